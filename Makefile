@@ -1,0 +1,66 @@
+# Every target sets itself up: the first one builds .venv from requirements.lock, later ones find it ready.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+TORCH := 2.13.0
+BIN := .venv/bin
+READY := .venv/.ready
+CODE := src tests $(sort $(dir $(wildcard benchmarks/*.py examples/*.py runs/*.py)))
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: help demo test check lint types bench lock clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY)  ## search a sample collection by example and show what is found
+	@$(BIN)/geopatch demo
+
+test: check  ## check, then run the tests; at least 90 % of the lines must be covered
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --cov
+
+check: lint types  ## lint, formatting and types
+
+lint: $(READY)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+
+types: $(READY)
+	$(BIN)/mypy $(CODE)
+
+bench: $(READY)  ## run the benchmarks
+	$(BIN)/python benchmarks/run.py
+
+# torch stays at one version for everybody; its local tag (+cpu, +cu...) depends on the machine and is cut off.
+# The extra `all` is spelled out: it names this package itself, which would be locked to this folder.
+lock: $(READY)  ## resolve the dependencies anew and write requirements.lock
+	$(BIN)/pip-compile pyproject.toml --extra frames --extra plot --extra multi-gpu --extra dev \
+	  --upgrade --upgrade-package torch==$(TORCH) --output-file .venv/lock.found \
+	  --quiet --no-header --no-config --strip-extras --no-build-isolation \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --unsafe-package pip
+	@{ echo "# Every library of all extras, pinned. Made by: make lock"; \
+	  echo "# The other targets of the Makefile install it; it needs Python 3.11 or newer."; \
+	  sed -E 's/^([a-z0-9._-]+==[^+ ]+)\+[a-z0-9.]+/\1/' .venv/lock.found; } > .venv/lock.new
+	@if grep -nE '://|^(nvidia|cuda|triton)' .venv/lock.new; then \
+	  echo "the lines above belong to this machine only; requirements.lock stays as it was" >&2; exit 1; fi
+	@mv .venv/lock.new requirements.lock
+
+clean:  ## remove build output and caches (.venv stays)
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage .coverage.* coverage.xml
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# .ready is touched last, so an interrupted install is taken up again by the next make.
+$(READY): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; v >= (3, 11) or sys.exit("expected Python 3.11 or newer for \
+	the pinned set-up (the package itself needs 3.10), got %d.%d; try: make PYTHON=python3.12 ..." % v)'
+	@echo "setting up .venv (a few minutes the first time)"
+	@rm -f $@
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet -r requirements.lock || { echo "setting up .venv failed, the reason \
+	stands above; after a set-up that was cut short, rm -rf .venv and make again" >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,53 @@
+"""GeoPatch: search collections of time series by example, whatever clock each was recorded on.
+
+The names below are loaded when first used, so that `import geopatch` costs milliseconds and needs no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from geopatch.version import __version__
+
+__all__ = [
+    "Collection",
+    "Encoding",
+    "GeoPatch",
+    "GeoPatchError",
+    "ModelConfig",
+    "Signal",
+    "TrainConfig",
+    "__version__",
+    "read",
+]
+
+_HOMES = {
+    "Collection": "geopatch.data",
+    "Encoding": "geopatch.estimator",
+    "GeoPatch": "geopatch.estimator",
+    "GeoPatchError": "geopatch.errors",
+    "ModelConfig": "geopatch.model",
+    "Signal": "geopatch.signal",
+    "TrainConfig": "geopatch.train",
+    "read": "geopatch.data",
+}
+
+if TYPE_CHECKING:
+    from geopatch.data import Collection, read
+    from geopatch.errors import GeoPatchError
+    from geopatch.estimator import Encoding, GeoPatch
+    from geopatch.model import ModelConfig
+    from geopatch.signal import Signal
+    from geopatch.train import TrainConfig
+else:  # hidden from type checkers, which would take any name at all for granted
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,60 @@
+"""The verbs, each a module of its own that is loaded when it is called, and how errors are told."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from geopatch.errors import GeoPatchError
+from geopatch.version import __version__
+
+VERBS = {
+    "demo": "Train on the built-in sample, search it, and draw what was found.",
+    "fit": "Train an encoder on a collection.",
+    "encode": "Turn a collection into embeddings and tokens.",
+    "evaluate": "Measure retrieval on a test split, clean and with warped queries.",
+}
+
+
+class Verbs(click.Group):
+    """Lists the verbs without importing them: help must answer at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"geopatch.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="geopatch")
+def geopatch() -> None:
+    """Search collections of time series by example, whatever clock each one was recorded on."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a verb. What a user can cure is one line on stderr and exit code 2."""
+    try:
+        geopatch.main(arguments, prog_name="geopatch", standalone_mode=False)
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except GeoPatchError as error:
+        _fail(str(error))
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("geopatch: interrupted", err=True)
+        sys.exit(130)
+
+
+def _fail(message: str) -> None:
+    click.echo(f"geopatch: {' '.join(message.split())}", err=True)
+    sys.exit(2)

@@ -1,0 +1,111 @@
+"""Flags that several verbs share, and flags made from the fields of a config."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from geopatch.data import Collection, load_split, read
+from geopatch.errors import ConfigError
+from geopatch.model import PRESETS, ModelConfig
+from geopatch.train import TrainConfig
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Config = TypeVar("Config", ModelConfig, TrainConfig)
+
+FILLED_FROM_DATA = ("channels", "seed")
+
+preset = click.option(
+    "--preset", type=click.Choice(tuple(PRESETS)), default="default", show_default=True, help="Which encoder."
+)
+device = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+devices = click.option(
+    "--devices", default=1, show_default=True, help="Train on several GPUs (or CPU processes) at once."
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+data_root = click.option(
+    "--data-root",
+    envvar="GEOPATCH_DATA",
+    default=".",
+    show_default="the folder you are in",
+    type=click.Path(path_type=Path),
+    help="Where data sets are looked for by name (or the variable GEOPATCH_DATA).",
+)
+
+
+def config_flags(command: Command) -> Command:
+    """Every field of ModelConfig and TrainConfig as a flag; what is not given comes from the preset."""
+    for kind in (TrainConfig, ModelConfig):
+        for field in reversed(dataclasses.fields(kind)):
+            if field.name not in FILLED_FROM_DATA:
+                command = _flag(kind, field)(command)
+    return command
+
+
+def model_config(preset: str, flags: Mapping[str, Any]) -> ModelConfig:
+    return _changed(PRESETS[preset], "model_", flags)
+
+
+def train_config(flags: Mapping[str, Any]) -> TrainConfig:
+    return _changed(TrainConfig(), "train_", flags)
+
+
+def training_data(source: str, root: Path) -> Collection:
+    """A file to read, or the train split of a data set."""
+    return read(source) if Path(source).is_file() else load_split(source, root)[0]
+
+
+def _changed(config: Config, prefix: str, flags: Mapping[str, Any]) -> Config:
+    given = {name[len(prefix) :]: value for name, value in flags.items() if name.startswith(prefix)}
+    return dataclasses.replace(config, **{name: value for name, value in given.items() if value is not None})
+
+
+def _flag(kind: type, field: dataclasses.Field[Any]) -> Callable[[Command], Command]:
+    prefix = "model" if kind is ModelConfig else "train"
+    name = field.name.replace("_", "-")
+    flag = f"--{name}" if prefix == "model" or field.name not in MODEL_NAMES else f"--view-{name}"
+    hint = typing.get_type_hints(kind)[field.name]
+    help = f"[{prefix}] default {_told(field.default)}"
+    if hint is bool:
+        return click.option(f"{flag}/--no-{name}", f"{prefix}_{field.name}", default=None, help=help)
+    if hint == tuple[str, ...]:
+        return click.option(flag, f"{prefix}_{field.name}", callback=_names, help=f"{help}, separated by commas")
+    return click.option(flag, f"{prefix}_{field.name}", type=_plain(hint), default=None, help=help)
+
+
+MODEL_NAMES = {field.name for field in dataclasses.fields(ModelConfig)}
+
+
+def _plain(hint: Any) -> Any:
+    """int | None -> int."""
+    if isinstance(hint, types.UnionType):
+        return next(kind for kind in typing.get_args(hint) if kind is not type(None))
+    return hint
+
+
+def _told(value: Any) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(name for name in value.split(",") if name)
+
+
+def seed_list(text: str) -> list[int]:
+    """'0-2' or '0,1,2' -> [0, 1, 2]."""
+    try:
+        seeds: list[int] = []
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            seeds.extend(range(int(first), int(last or first) + 1))
+    except ValueError as error:
+        raise ConfigError(f"seeds must look like 0-2 or 0,1,2, got {text!r}") from error
+    if not seeds:
+        raise ConfigError(f"seeds must name at least one, got {text!r}")
+    return seeds

@@ -1,0 +1,112 @@
+"""The UEA/UCR archive: its file formats, and its data sets as train and test by name or folder."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from geopatch.data.arff import read_arff
+from geopatch.data.collection import Collection
+from geopatch.data.npz import read_npz_split
+from geopatch.data.ts import read_ts
+from geopatch.data.tsv import read_tsv
+from geopatch.errors import DataError
+
+__all__ = ["load_split", "read_arff", "read_ts", "read_tsv"]
+
+READERS: dict[str, Callable[[Path], Collection]] = {
+    ".ts": read_ts,
+    ".arff": read_arff,
+    ".tsv": read_tsv,
+    ".txt": read_tsv,
+}  # the first that a folder has for both train and test is read
+N_NAMES_SHOWN = 5
+
+
+def load_split(name_or_folder: str | Path, root: str | Path = ".") -> tuple[Collection, Collection]:
+    """Train and test of a data set: a folder with `<Name>_TRAIN` and `<Name>_TEST` files, or a name to look for.
+
+    A name is looked for in `root` and in the folders of `root`: as `<Name>/`, as such files, and as `<Name>.npz`.
+    """
+    train, test = _load(name_or_folder, Path(root))
+    if train.signals[0].values.shape[1] != test.signals[0].values.shape[1]:
+        raise DataError(
+            f"{train.name} has {train.signals[0].values.shape[1]} channels but {test.name} has "
+            f"{test.signals[0].values.shape[1]}; they are not of one data set"
+        )
+    return train, test
+
+
+def _load(name_or_folder: str | Path, root: Path) -> tuple[Collection, Collection]:
+    folder = Path(name_or_folder)
+    name = folder.name
+    if len(folder.parts) != 1 or name == "..":
+        return _load_folder(folder)
+    for base in _bases(root):
+        pair = _pair(base / name, name) or _pair(base, name)
+        if pair:
+            return _read_pair(*pair)
+        if (base / f"{name}.npz").is_file():
+            return read_npz_split(base / f"{name}.npz")
+    if folder.is_dir():
+        return _load_folder(folder)
+    raise _unknown(name, root)
+
+
+def _bases(root: Path) -> list[Path]:
+    if not root.is_dir():
+        raise DataError(f"{root} is no folder; expected the folder that holds the data sets")
+    return [root, *sorted(place for place in root.glob("*") if place.is_dir())]
+
+
+def _load_folder(folder: Path) -> tuple[Collection, Collection]:
+    """The data set named as its folder, or the only one in it."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is no folder; expected one with _TRAIN and _TEST files, or the name of a data set")
+    names = sorted(set(_names_in(folder)))
+    own = [name for name in names if name == folder.resolve().name] or names
+    pair = _pair(folder, own[0]) if len(own) == 1 else None
+    if pair is None:
+        raise DataError(
+            f"{folder}: expected <Name>_TRAIN and <Name>_TEST files of one data set ({', '.join(READERS)}), "
+            f"got {', '.join(names[:N_NAMES_SHOWN]) or 'none'}; name the folder as the set"
+        )
+    return _read_pair(*pair)
+
+
+def _pair(folder: Path, name: str) -> tuple[Path, Path] | None:
+    for suffix in READERS:
+        train, test = folder / f"{name}_TRAIN{suffix}", folder / f"{name}_TEST{suffix}"
+        if train.is_file() and test.is_file():
+            return train, test
+    return None
+
+
+def _read_pair(train: Path, test: Path) -> tuple[Collection, Collection]:
+    reader = READERS[train.suffix]
+    return reader(train), reader(test)
+
+
+def _names_in(folder: Path) -> Iterator[str]:
+    for file in folder.glob("*_TRAIN.*"):
+        name = file.name.partition("_TRAIN.")[0]
+        if _pair(folder, name):
+            yield name
+
+
+def _known(root: Path) -> set[str]:
+    names: set[str] = set()
+    for base in _bases(root):
+        names.update(_names_in(base))
+        names.update(file.stem for file in base.glob("*.npz"))
+        names.update(folder.name for folder in base.glob("*") if folder.is_dir() and _pair(folder, folder.name))
+    return names
+
+
+def _unknown(name: str, root: Path) -> DataError:
+    places = f"{root}/{name}/, {root}/*/{name}/ and {root}/*/{name}.npz"
+    known = {known.lower(): known for known in sorted(_known(root))}
+    nearest = [known[low] for low in difflib.get_close_matches(name.lower(), known, n=N_NAMES_SHOWN, cutoff=0.0)]
+    there = f"of {len(known)} data sets there the nearest are {', '.join(nearest)}" if known else "there are none there"
+    return DataError(f"no data set {name!r}: looked for {places}; {there}")

@@ -1,0 +1,48 @@
+"""What can go wrong for a user, each as one line that says what was expected, what came and what to do.
+
+GeoPatchError (a ValueError)
+├── SignalError        a signal, label or batch that cannot be used
+├── ConfigError        a setting outside its range
+├── DataError          a file or folder of data that cannot be read
+├── CheckpointError    a model folder that is wrong, truncated or newer than this version
+└── MissingExtraError  an optional library is not installed
+"""
+
+from __future__ import annotations
+
+
+class GeoPatchError(ValueError):
+    """Every error a user can cause or cure."""
+
+
+class SignalError(GeoPatchError):
+    """A signal, label or batch that cannot be used."""
+
+
+class ConfigError(GeoPatchError):
+    """A setting outside its range."""
+
+
+class DataError(GeoPatchError):
+    """A file or folder of data that cannot be read."""
+
+
+class CheckpointError(GeoPatchError):
+    """A model folder that is wrong, truncated or newer than this version."""
+
+
+class MissingExtraError(GeoPatchError):
+    """An optional library is not installed."""
+
+    def __init__(self, library: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {library}, which is not installed; pip install 'geopatch-ts[{extra}]'")
+
+
+def at_least(name: str, value: float, low: float) -> None:
+    if not value >= low:
+        raise ConfigError(f"{name} must be at least {low}, got {value}")
+
+
+def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {value!r}")

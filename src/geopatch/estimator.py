@@ -1,0 +1,211 @@
+"""GeoPatch for scikit-learn users: fit, transform, encode, save, load."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from geopatch.errors import ConfigError, SignalError, one_of
+from geopatch.model.checkpoint import Card, load_checkpoint, save_checkpoint
+from geopatch.model.encoder import PRESETS, Encoder, ModelConfig
+from geopatch.patches import WindowBatch, stack
+from geopatch.progress import training_bar
+from geopatch.signal import Signal, as_signals
+from geopatch.train.fit import fit
+from geopatch.train.launch import launch
+from geopatch.train.objective import TrainConfig
+
+ENCODE_BATCH = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """N windows, encoded: one unit vector each, and one unit token a patch with its place in the window."""
+
+    ids: tuple[str, ...]
+    embedding: npt.NDArray[np.float32]  # (N, D)
+    tokens: npt.NDArray[np.float32]  # (N, K, d), 0 where not valid
+    valid: npt.NDArray[np.bool_]  # (N, K)
+    starts: npt.NDArray[np.int64]  # (N, K) first sample of each patch
+
+
+class GeoPatch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Time series -> unit vectors in which the same shape at another tempo is near.
+
+    X is an array (N, T) or (N, T, C), a list of arrays of unequal lengths, a pandas or polars frame, or signals;
+    NaN means not measured. With labels y, windows of one label are drawn together; without, the views of a window.
+    """
+
+    def __init__(
+        self,
+        preset: str = "default",
+        *,
+        model: ModelConfig | None = None,
+        train: TrainConfig | None = None,
+        seed: int = 0,
+        device: str = "auto",
+        devices: int = 1,
+        progress: bool = False,
+    ) -> None:
+        self.preset = preset
+        self.model = model
+        self.train = train
+        self.seed = seed
+        self.device = device
+        self.devices = devices
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any = None, *, resume: str | Path | None = None) -> GeoPatch:
+        """Train on X. `resume` names a file that keeps an interrupted training until the model is saved."""
+        signals = as_signals(X)
+        classes, labels = _classes(y, len(signals))
+        windows = stack(signals)
+        train, device = self.train_config, _device(self.device)
+        team = launch(self.devices, device) if self.devices > 1 else None
+        with self._report() as report:
+            fitted = fit(
+                windows,
+                None if labels is None else torch.from_numpy(labels),
+                self._model_config(),
+                train,
+                device=device,
+                team=team,
+                resume=None if resume is None else Path(resume),
+                report=report,
+            )
+        data = {
+            "windows": len(signals),
+            "classes": 0 if classes is None else len(classes),
+            "rate_hz": _common_rate(signals),
+            "digest": _digest(windows, labels),
+        }
+        scores = {"loss": fitted.loss, "validation_loss": fitted.validation, "step": fitted.step, "steps": fitted.steps}
+        self.encoder_: Encoder = fitted.encoder
+        self.leads_ = team is None or team.leads  # of several processes, the one that should save
+        self.resume_ = resume
+        self.card_ = Card(train=dataclasses.asdict(train), data=data, scores=scores)
+        if classes is not None:
+            self.classes_ = classes
+        return self
+
+    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+        """One unit vector a window (N, D)."""
+        return self.encode(X).embedding
+
+    def encode(self, X: Any, *, batch_size: int = ENCODE_BATCH) -> Encoding:
+        """Embedding and tokens of every window."""
+        check_is_fitted(self)
+        signals = as_signals(X)
+        _check_rate(signals, float(self.card_.data["rate_hz"]))
+        device = _device(self.device)
+        encoder = self.encoder_.to(device)
+        parts = [_encode(encoder, chunk, device) for chunk in _chunks(signals, batch_size)]
+        embedding, tokens, valid, starts = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return Encoding(tuple(signal.id for signal in signals), embedding, tokens, valid, starts)
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write config, weights and model card into a folder."""
+        check_is_fitted(self)
+        save_checkpoint(self.encoder_, self.card_, folder, overwrite=overwrite)
+        if self.resume_ is not None:
+            Path(self.resume_).unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "auto") -> GeoPatch:
+        """A fitted GeoPatch from a folder that `save` wrote."""
+        encoder, card = load_checkpoint(folder)
+        train = TrainConfig(**card.train)
+        loaded = cls(model=encoder.config, train=train, seed=train.seed, device=device)
+        loaded.encoder_, loaded.card_, loaded.leads_, loaded.resume_ = encoder, card, True, None
+        return loaded
+
+    @property
+    def train_config(self) -> TrainConfig:
+        """The training settings in use, with the seed in them."""
+        return dataclasses.replace(self.train or TrainConfig(), seed=self.seed)
+
+    def _model_config(self) -> ModelConfig:
+        one_of("preset", self.preset, tuple(PRESETS))
+        return self.model or PRESETS[self.preset]
+
+    def _report(self) -> Any:
+        return training_bar("training") if self.progress else nullcontext(None)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+def _classes(y: Any, count: int) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64] | None]:
+    """Classes in order and the index of each label among them."""
+    if y is None:
+        return None, None
+    labels = np.asarray(y)
+    if labels.ndim != 1 or len(labels) != count:
+        raise SignalError(f"expected one label for each of {count} signals, got labels of shape {labels.shape}")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise SignalError("labels contain NaN or inf; leave those signals out, or fit without labels")
+    classes, index = np.unique(labels, return_inverse=True)
+    return classes, index.astype(np.int64)
+
+
+def _chunks(signals: Sequence[Signal], size: int) -> Iterator[Sequence[Signal]]:
+    for start in range(0, len(signals), size):
+        yield signals[start : start + size]
+
+
+@torch.inference_mode()
+def _encode(encoder: Encoder, signals: Sequence[Signal], device: torch.device) -> tuple[npt.NDArray[Any], ...]:
+    batch = encoder.patch(encoder.scale(stack(signals).to(device)))
+    encoded = encoder(batch)
+    arrays = (encoded.embedding, encoded.tokens, encoded.valid, batch.scaffold.starts)
+    return tuple(array.cpu().numpy() for array in arrays)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device {name!r} was asked for, but this machine has no usable CUDA GPU; use cpu or auto")
+    return device
+
+
+def _common_rate(signals: Sequence[Signal]) -> float:
+    rates = {signal.rate_hz for signal in signals}
+    if len(rates) > 1:
+        raise SignalError(f"signals have rates {sorted(rates)} Hz; resample them to one before training")
+    return rates.pop()
+
+
+def _check_rate(signals: Sequence[Signal], rate_hz: float) -> None:
+    """Arrays come without a rate (1 Hz) and are taken to have the model's."""
+    for signal in signals:
+        if signal.rate_hz not in (1.0, rate_hz) and rate_hz != 1.0:
+            raise SignalError(
+                f"signal {signal.id!r} has {signal.rate_hz:g} Hz, the model was trained at {rate_hz:g} Hz; resample it"
+            )
+
+
+def _digest(windows: WindowBatch, labels: npt.NDArray[np.int64] | None) -> str:
+    sha = hashlib.sha256(windows.values.numpy().tobytes())
+    sha.update(windows.lengths.numpy().tobytes())
+    sha.update(b"" if labels is None else labels.tobytes())
+    return sha.hexdigest()[:16]

@@ -1,0 +1,22 @@
+"""Honest evaluation: protocols, metrics, stress and result rows."""
+
+from geopatch.evaluate.metrics import Scores, retrieval_scores
+from geopatch.evaluate.protocol import Protocol
+from geopatch.evaluate.retrieval import Trained, evaluate, train
+from geopatch.evaluate.rows import Row, Summary, append_rows, read_rows, summarise
+from geopatch.evaluate.stress import warped
+
+__all__ = [
+    "Protocol",
+    "Row",
+    "Scores",
+    "Summary",
+    "Trained",
+    "append_rows",
+    "evaluate",
+    "read_rows",
+    "retrieval_scores",
+    "summarise",
+    "train",
+    "warped",
+]

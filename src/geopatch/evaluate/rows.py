@@ -1,0 +1,122 @@
+"""Results as rows: each says what was measured, how, on what and by which version. Tables are made from rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from geopatch.errors import DataError, GeoPatchError
+from geopatch.version import __version__
+
+
+def versions() -> dict[str, str]:
+    """Of everything a score can depend on."""
+    import numpy
+    import torch
+
+    return {
+        "geopatch": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+    }
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement of one model on one collection."""
+
+    data: str
+    data_digest: str
+    preset: str
+    config_digest: str
+    seed: int
+    protocol: str
+    protocol_digest: str
+    scorer: str
+    stress: str
+    scores: dict[str, float]
+    queries: int
+    without_positive: int
+    fit_s: float
+    encode_s: float
+    peak_memory_mb: float
+    device: str
+    failures: int = 0
+    versions: dict[str, str] = field(default_factory=versions)
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def config_digest(*configs: Any) -> str:
+    """One short name for frozen configs; the seed stands in the row itself."""
+    told = [{key: value for key, value in dataclasses.asdict(config).items() if key != "seed"} for config in configs]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def append_rows(path: str | Path, rows: Iterable[Row]) -> None:
+    """Add rows to a JSONL file."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(row.as_dict()) + "\n" for row in rows)
+    except OSError as error:
+        raise GeoPatchError(f"cannot write rows to {path}: {error.strerror}; give another path") from error
+
+
+def read_rows(path: str | Path) -> list[Row]:
+    """The rows of a JSONL file."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        return [Row(**json.loads(line)) for line in lines if line.strip()]
+    except OSError as error:
+        raise DataError(f"cannot read rows from {path}: {error.strerror}") from error
+    except (json.JSONDecodeError, TypeError) as error:
+        raise DataError(f"{path} is no file of result rows: {error}") from error
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Rows that differ only by seed, as one line."""
+
+    data: str
+    preset: str
+    scorer: str
+    stress: str
+    seeds: int
+    scores: dict[str, float]
+    spread: dict[str, float]
+    fit_s: float
+
+
+def summarise(rows: Sequence[Row]) -> list[Summary]:
+    """Mean and spread over seeds, in the order in which the rows first came."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        key = (row.data, row.preset, row.scorer, row.stress, row.protocol_digest, row.config_digest)
+        groups.setdefault(key, []).append(row)
+    return [_summary(group) for group in groups.values()]
+
+
+def _summary(group: Sequence[Row]) -> Summary:
+    first = group[0]
+    columns = {name: [row.scores[name] for row in group] for name in first.scores}
+    return Summary(
+        first.data,
+        first.preset,
+        first.scorer,
+        first.stress,
+        len({row.seed for row in group}),
+        {name: mean(values) for name, values in columns.items()},
+        {name: stdev(values) if len(values) > 1 else 0.0 for name, values in columns.items()},
+        mean(row.fit_s for row in group),
+    )

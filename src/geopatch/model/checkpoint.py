@@ -1,0 +1,111 @@
+"""A trained encoder as a folder: config.json, weights.safetensors, README.md (the model card). No pickle."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from geopatch.errors import CheckpointError, GeoPatchError
+from geopatch.model.encoder import Encoder, ModelConfig
+from geopatch.storage import atomic_folder
+from geopatch.version import __version__
+
+FORMAT = 1
+CONFIG, WEIGHTS, CARD = "config.json", "weights.safetensors", "README.md"
+
+
+@dataclass(frozen=True)
+class Card:
+    """Where a model comes from: its training data and settings, and how it scored."""
+
+    train: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)  # name, digest, windows, classes, rate_hz
+    scores: dict[str, Any] = field(default_factory=dict)
+    version: str = __version__
+
+
+def save_checkpoint(encoder: Encoder, card: Card, folder: str | Path, *, overwrite: bool = False) -> None:
+    """Write the folder whole or not at all."""
+    blob = save({name: value.contiguous() for name, value in encoder.state_dict().items()})
+    config = {
+        "format": FORMAT,
+        "digest": hashlib.sha256(blob).hexdigest(),
+        "model": dataclasses.asdict(encoder.config),
+        "card": dataclasses.asdict(card),
+    }
+    with atomic_folder(Path(folder), overwrite=overwrite) as partial:
+        (partial / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        (partial / WEIGHTS).write_bytes(blob)
+        (partial / CARD).write_text(_card_text(encoder.config, card), encoding="utf-8")
+
+
+def load_checkpoint(folder: str | Path) -> tuple[Encoder, Card]:
+    """Read a folder back; anything amiss is one clear error."""
+    folder = Path(folder)
+    config = _read_config(folder)
+    blob = _read_weights(folder, config)
+    try:
+        encoder = Encoder(ModelConfig(**config["model"]))
+        encoder.load_state_dict(load(blob))
+        card = Card(**config["card"])
+    except GeoPatchError as error:
+        raise CheckpointError(f"{folder / CONFIG} holds a setting this version does not know: {error}") from error
+    except (SafetensorError, RuntimeError, TypeError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise CheckpointError(
+            f"{folder} does not hold what its config says ({reason}); save the model again"
+        ) from error
+    return encoder.eval(), card
+
+
+def digest(encoder: Encoder) -> str:
+    """One short name for config and weights together: two encoders with the same digest give the same vectors."""
+    sha = hashlib.sha256(json.dumps(dataclasses.asdict(encoder.config), sort_keys=True).encode())
+    for name, value in sorted(encoder.state_dict().items()):
+        sha.update(name.encode())
+        sha.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return sha.hexdigest()[:16]
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        found = config["format"]
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{folder} is no model folder: it has no {CONFIG}; give one that `save` wrote") from error
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, OSError) as error:
+        raise CheckpointError(f"{folder / CONFIG} is not readable as a model config; save the model again") from error
+    if found != FORMAT:
+        raise CheckpointError(
+            f"{folder} has model format {found}, this version ({__version__}) reads {FORMAT}; upgrade geopatch-ts"
+        )
+    return dict(config)
+
+
+def _read_weights(folder: Path, config: dict[str, Any]) -> bytes:
+    try:
+        blob = (folder / WEIGHTS).read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{folder} has no readable {WEIGHTS}; copy the whole folder again") from error
+    if hashlib.sha256(blob).hexdigest() != config.get("digest"):
+        raise CheckpointError(
+            f"{folder / WEIGHTS} is truncated or changed ({len(blob)} bytes, wrong digest); copy the whole folder again"
+        )
+    return blob
+
+
+def _card_text(config: ModelConfig, card: Card) -> str:
+    rows = [("channels", config.channels), ("stem", config.stem), ("amplitude", config.amplitude)]
+    rows += [*card.data.items(), *card.scores.items()]
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+    return (
+        f"# GeoPatch encoder\n\nMade by geopatch-ts {card.version}. Load it with `GeoPatch.load(folder)`.\n\n"
+        f"| | |\n|---|---|\n{table}\n\nAll settings stand in `{CONFIG}`.\n"
+    )

@@ -1,0 +1,224 @@
+"""The encoder: scaled windows -> patches -> tokens -> one unit vector a window. Its config stands beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from geopatch.errors import SignalError, at_least, one_of
+from geopatch.geometry import DESCRIPTORS
+from geopatch.model.aggregate import AGGREGATES, OrderedAggregate, SetAggregate
+from geopatch.model.fuse import FUSES, Fuse, GeometryEncoder
+from geopatch.model.gate import Gate
+from geopatch.model.operator import RECONSTRUCTIONS, ConditionalOperator, ReconstructionHead
+from geopatch.model.stem import KERNELS, ContextStem, PatchStem, masked_mean_max
+from geopatch.model.token import PATCH_ENCODERS, PatchEncoder
+from geopatch.patches import PatchBatch, PatchConfig, WindowBatch, patchify
+
+AMPLITUDES = ("keep", "zscore", "both")
+STEMS = ("context", "patch")
+FLAT = 1e-6  # a spread below this is none: the channel is constant
+
+
+@dataclass(frozen=True)
+class ModelConfig(PatchConfig):
+    """What the encoder is. `channels` is filled in from the data."""
+
+    channels: int = 1
+    amplitude: str = "keep"  # keep | zscore | both (zscore, with level and scale handed back as geometry)
+    stem: str = "context"  # context | patch
+    global_branch: bool = True
+    fuse: str = "film"  # film | gated | concat | none
+    patch_encoder: str = "mlp"  # mlp | cnn | attention
+    gate: bool = True
+    aggregate: str = "ordered"  # ordered | set
+    reconstruction: str = "none"  # none | head | operator
+    width: int = 64
+    embedding: int = 128
+    layers: int = 2
+    heads: int = 4
+    dropout: float = 0.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, choices in CHOICES.items():
+            one_of(name, getattr(self, name), choices)
+        for name in ("channels", "embedding", "layers", "heads"):
+            at_least(name, getattr(self, name), 1)
+        at_least("width", self.width, len(KERNELS) * self.heads)
+
+    @property
+    def descriptor_columns(self) -> int:
+        level_and_scale = 2 * self.channels if self.amplitude == "both" else 0
+        return sum(DESCRIPTORS[name] for name in self.descriptors) + level_and_scale
+
+    @property
+    def stem_channels(self) -> int:
+        return self.channels + self.curvature_channel
+
+
+CHOICES = {
+    "amplitude": AMPLITUDES,
+    "stem": STEMS,
+    "fuse": FUSES,
+    "patch_encoder": PATCH_ENCODERS,
+    "aggregate": AGGREGATES,
+    "reconstruction": RECONSTRUCTIONS,
+}
+
+PRESETS: dict[str, ModelConfig] = {
+    "default": ModelConfig(),
+    "paper": ModelConfig(
+        descriptors=("global", "position", "slope", "acceleration"),
+        amplitude="zscore",
+        stem="patch",
+        global_branch=False,
+        patch_encoder="cnn",
+        dropout=0.2,
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """What the encoder makes of a batch."""
+
+    embedding: Tensor  # (B, D) unit
+    tokens: Tensor  # (B, K, d) unit, 0 where not valid
+    valid: Tensor  # (B, K)
+    gated: Tensor  # (B, K, d) a_k z_k
+    reconstruction: Tensor | None  # (B, K, L, C)
+
+
+class Encoder(nn.Module):
+    """scale -> patch -> forward, each a stage of its own so that views and stress can step in between."""
+
+    level: Tensor
+    spread: Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config, width = config, config.width
+        self.register_buffer("level", torch.zeros(config.channels))
+        self.register_buffer("spread", torch.ones(config.channels))
+        self.stem = _stem(config)
+        self.geometry = GeometryEncoder(config.descriptor_columns, width) if _uses_geometry(config) else None
+        self.fuse = Fuse(config.fuse, width)
+        self.token = PatchEncoder(config.patch_encoder, width, config.heads, config.dropout)
+        self.gate = Gate() if config.gate else None
+        self.aggregate = _aggregate(config)
+        self.overview = Overview(width, config.embedding) if _has_overview(config) else None
+        self.rebuild = _rebuild(config)
+
+    def learn_scale(self, windows: WindowBatch) -> None:
+        """Take level and spread of each channel from training windows."""
+        weight = windows.confidence[..., None].double()
+        total = weight.sum((0, 1))
+        level = (windows.values * weight).sum((0, 1)) / total
+        spread = (((windows.values - level).square() * weight).sum((0, 1)) / total).sqrt()
+        self.level.copy_(level)
+        self.spread.copy_(torch.where(spread > FLAT * (1 + level.abs()), spread, 1.0))
+
+    def scale(self, windows: WindowBatch) -> WindowBatch:
+        """Windows in units of the training data."""
+        if windows.values.shape[2] != self.config.channels:
+            raise SignalError(
+                f"this model was trained on {self.config.channels} channel(s), these signals have "
+                f"{windows.values.shape[2]}; give the same channels in the same order"
+            )
+        values = (windows.values - self.level) / self.spread
+        return replace(windows, values=values * windows.inside[..., None])
+
+    def patch(self, scaled: WindowBatch) -> PatchBatch:
+        """Patches and geometry of scaled windows, under the chosen treatment of amplitude."""
+        if self.config.amplitude == "keep":
+            return patchify(scaled, self.config)
+        shaped, level, spread = zscore(scaled)
+        batch = patchify(shaped, self.config)
+        if self.config.amplitude == "zscore":
+            return batch
+        extra = torch.cat([level, spread.log()], dim=1)[:, None] * batch.valid[..., None]  # (B, K, 2C)
+        found = replace(batch.geometry, descriptors=torch.cat([batch.geometry.descriptors, extra], dim=-1))
+        return replace(batch, geometry=found)
+
+    def forward(self, batch: PatchBatch) -> Encoded:
+        h, mask, *window = self.stem(batch)  # (B, K, L, d), (B, K, L)
+        c = self.geometry(batch.geometry.descriptors) if self.geometry is not None else None  # (B, K, d)
+        z = self.token(self.fuse(h, c), mask)  # (B, K, d)
+        valid = batch.valid
+        opening = self.gate(batch.geometry.evidence, valid) if self.gate is not None else valid.to(z.dtype)
+        gated = z * opening[..., None]
+        head = self.aggregate(gated, valid).float()
+        if self.overview is not None:
+            head = head + self.overview(*window).float()
+        tokens = F.normalize(z.float(), dim=-1) * valid[..., None]
+        return Encoded(F.normalize(head, dim=-1), tokens, valid, gated, self._reconstruct(h, mask, c, z))
+
+    def encode(self, windows: WindowBatch) -> Encoded:
+        encoded: Encoded = self(self.patch(self.scale(windows)))
+        return encoded
+
+    def _reconstruct(self, h: Tensor, mask: Tensor, c: Tensor | None, z: Tensor) -> Tensor | None:
+        if isinstance(self.rebuild, ConditionalOperator):
+            content = (h * mask[..., None]).sum(2) / mask.sum(2).clamp(min=1)[..., None]
+            rebuilt: Tensor = self.rebuild(content, c)
+            return rebuilt
+        return None if self.rebuild is None else self.rebuild(z)
+
+
+class Overview(nn.Module):
+    """The global branch: mean and max of the stem over the whole window, straight to the embedding."""
+
+    def __init__(self, width: int, embedding: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(2 * width)
+        self.out = nn.Linear(2 * width, embedding)
+
+    def forward(self, features: Tensor, inside: Tensor) -> Tensor:
+        z: Tensor = self.out(self.norm(masked_mean_max(features, inside[..., None], dim=1)))
+        return z  # (B, D)
+
+
+def zscore(windows: WindowBatch) -> tuple[WindowBatch, Tensor, Tensor]:
+    """Each channel of each window to mean 0 and spread 1, and its level and spread (B, C). What is flat stays flat."""
+    inside = windows.inside[..., None]
+    count = windows.lengths[:, None, None]
+    level = (windows.values * inside).sum(1, keepdim=True) / count
+    centred = (windows.values - level) * inside
+    spread = (centred.square().sum(1, keepdim=True) / count).sqrt()
+    scaled = centred / torch.where(spread > FLAT, spread, 1.0)
+    return replace(windows, values=scaled), level.squeeze(1), spread.squeeze(1).clamp(min=FLAT)
+
+
+def _stem(config: ModelConfig) -> nn.Module:
+    pooled = config.patch_encoder == "mlp"
+    if config.stem == "patch":
+        return PatchStem(config.stem_channels, config.width, pooled=pooled)
+    return ContextStem(config.stem_channels, config.width, config.patch_length, pooled=pooled)
+
+
+def _uses_geometry(config: ModelConfig) -> bool:
+    return config.fuse != "none" or config.reconstruction == "operator"
+
+
+def _has_overview(config: ModelConfig) -> bool:
+    return config.global_branch and config.stem == "context"
+
+
+def _aggregate(config: ModelConfig) -> nn.Module:
+    if config.aggregate == "set":
+        return SetAggregate(config.width, config.embedding)
+    return OrderedAggregate(
+        config.width, config.embedding, config.max_patches, config.layers, config.heads, config.dropout
+    )
+
+
+def _rebuild(config: ModelConfig) -> nn.Module | None:
+    size: dict[str, Any] = {"patch_length": config.patch_length, "channels": config.stem_channels}
+    if config.reconstruction == "operator":
+        return ConditionalOperator(config.width, **size)
+    return ReconstructionHead(config.width, **size) if config.reconstruction == "head" else None

@@ -1,0 +1,136 @@
+"""The stem: what a token may see. Context (default) reads the whole window, patch-only the patch alone.
+
+Both give features (B, K, L, d) with a mask (B, K, L): L places in the support of token k, or L = 1 where they are
+pooled already.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from geopatch.patches import PatchBatch
+from geopatch.scaffold import Scaffold
+
+KERNELS = (3, 7, 15, 31)
+STRIDES = (1, 2, 2)
+STEP = 4  # samples between two places of the context stem
+
+
+class MaskedBatchNorm(nn.BatchNorm1d):
+    """Batch norm over (B, T, C) that counts only the samples inside their window."""
+
+    def forward_masked(self, x: Tensor, inside: Tensor) -> Tensor:
+        mean, variance = self._statistics(x, inside)
+        scale = self.weight * torch.rsqrt(variance + self.eps)
+        return x * scale + (self.bias - mean * scale)
+
+    def _statistics(self, x: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.momentum is not None
+        if not self.training:
+            return self.running_mean, self.running_var
+        weight = inside[..., None].float()  # (B, T, 1)
+        total = weight.sum()
+        mean = (x * weight).sum((0, 1)) / total
+        variance = ((x - mean).square() * weight).sum((0, 1)) / total
+        with torch.no_grad():
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance * (total / (total - 1).clamp(min=1)), self.momentum)
+        return mean, variance
+
+
+class TimeConvolution(nn.Conv2d):
+    """A convolution over time of (B, T, C). As a 2-D one with channels last it takes half of Conv1d's time on a CPU."""
+
+    def __init__(self, channels: int, width: int, kernel: int, stride: int) -> None:
+        super().__init__(channels, width, (1, kernel), (1, stride), (0, kernel // 2), bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.mT[:, :, None]).squeeze(2).mT  # (B, T / stride, width)
+
+
+class MultiscaleBlock(nn.Module):
+    """Parallel convolutions of several widths beside a 1x1 skip, batch norm, GELU."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        share = width // len(KERNELS)
+        self.branches = nn.ModuleList(TimeConvolution(channels, share, kernel, stride) for kernel in KERNELS)
+        self.skip = TimeConvolution(channels, width, 1, stride)
+        self.norm = MaskedBatchNorm(width)
+        self.stride = stride
+
+    def forward(self, x: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.cat([branch(x) for branch in self.branches], dim=-1) + self.skip(x)  # (B, T / stride, d)
+        inside = inside[:, :: self.stride]
+        return F.gelu(self.norm.forward_masked(y, inside)) * inside[..., None], inside
+
+
+class ContextStem(nn.Module):
+    """Multiscale convolutions over the window, read back on the fixed scaffold, beside an MLP of the raw patch."""
+
+    def __init__(self, channels: int, width: int, patch_length: int, *, pooled: bool) -> None:
+        super().__init__()
+        sizes = (channels, width, width)
+        self.blocks = nn.ModuleList(
+            MultiscaleBlock(size, width, stride) for size, stride in zip(sizes, STRIDES, strict=True)
+        )
+        self.raw = nn.Sequential(nn.Linear(patch_length * channels, width), nn.GELU(), nn.Linear(width, width))
+        self.join = nn.Linear(3 * width, width) if pooled else None
+
+    def forward(self, batch: PatchBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        features, inside = batch.windows.values, batch.windows.inside  # (B, T, C), (B, T)
+        for block in self.blocks:
+            features, inside = block(features, inside)  # (B, T / STEP, d)
+        index, mask = spans(batch.scaffold, batch.windows.values.shape[1])
+        places = features.gather(1, index.flatten(1)[..., None].expand(-1, -1, features.shape[2]))
+        places = places.unflatten(1, index.shape[1:])  # (B, K, W, d)
+        raw = self.raw(batch.patches.flatten(2))  # (B, K, d)
+        if self.join is None:
+            return places + raw[:, :, None], mask, features, inside
+        pooled = self.join(torch.cat([masked_mean_max(places, mask[..., None], dim=2), raw], dim=-1))
+        return pooled[:, :, None], batch.valid[..., None], features, inside
+
+
+class PatchStem(nn.Module):
+    """The paper's stem: a convolution inside each patch, blind to what lies around it."""
+
+    def __init__(self, channels: int, width: int, *, pooled: bool) -> None:
+        super().__init__()
+        self.lift = nn.Conv1d(channels, width, 3, padding=1)
+        self.join = nn.Linear(2 * width, width) if pooled else None
+
+    def forward(self, batch: PatchBatch) -> tuple[Tensor, Tensor]:
+        lifted = F.gelu(self.lift(batch.patches.flatten(0, 1).mT)).mT  # (B K, L, d)
+        places = lifted.unflatten(0, batch.patches.shape[:2])
+        if self.join is None:
+            return places, batch.inside
+        pooled = self.join(masked_mean_max(places, batch.inside[..., None], dim=2))
+        return pooled[:, :, None], batch.valid[..., None]
+
+
+def spans(scaffold: Scaffold, samples: int) -> tuple[Tensor, Tensor]:
+    """Places of the context stem within max(l, 2T/K) samples round each patch centre, and which of them count."""
+    count = scaffold.valid.shape[1]
+    lengths = scaffold.lengths[:, None]
+    width = (2 * lengths / count).clamp(min=scaffold.patch_length)  # (B, 1)
+    most = int(max(scaffold.patch_length, 2 * samples / count)) // STEP + 1
+    last = (lengths - 1) // STEP
+    low = ((scaffold.centres - width / 2) / STEP).ceil().clamp(min=0).long()
+    low = torch.minimum(low, last)
+    index = low[..., None] + torch.arange(most, device=low.device)  # (B, K, W)
+    high = scaffold.centres + width / 2
+    near = (index * STEP < high[..., None]) | (index == low[..., None])
+    mask = near & (index <= last[..., None]) & scaffold.valid[..., None]
+    return torch.minimum(index, last[..., None]), mask
+
+
+def masked_mean_max(x: Tensor, mask: Tensor, dim: int) -> Tensor:
+    """Mean and max over one dimension, side by side, counting only what the mask holds; 0 where it holds nothing."""
+    count = mask.sum(dim, keepdim=True)
+    mean = (x * mask).sum(dim, keepdim=True) / count.clamp(min=1)
+    most = x.masked_fill(~mask, -torch.inf).amax(dim, keepdim=True).masked_fill(count == 0, 0.0)
+    return torch.cat([mean, most], dim=-1).squeeze(dim)

@@ -1,0 +1,153 @@
+"""A batch on its way into the encoder: windows of unequal length, then their patches, geometry and masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geopatch.errors import SignalError, at_least, one_of
+from geopatch.geometry import DESCRIPTORS, Geometry, geometry, motion
+from geopatch.scaffold import Scaffold, adaptive_scaffold, fixed_scaffold, random_scaffold
+from geopatch.signal import Signal
+
+
+@dataclass(frozen=True)
+class PatchConfig:
+    """How windows become patches."""
+
+    patch_length: int = 16
+    max_patches: int = 16
+    stride: int | None = None  # None: spread over the window
+    boundaries: str = "fixed"  # fixed | adaptive | random
+    descriptors: tuple[str, ...] = tuple(DESCRIPTORS)
+    geometry_source: str = "values"  # values | clock
+    curvature_channel: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "descriptors", tuple(self.descriptors))
+        at_least("patch_length", self.patch_length, 3)
+        at_least("max_patches", self.max_patches, 1)
+        if self.stride is not None:
+            at_least("stride", self.stride, 1)
+        one_of("boundaries", self.boundaries, ("fixed", "adaptive", "random"))
+        one_of("geometry_source", self.geometry_source, ("values", "clock"))
+        for name in self.descriptors:
+            one_of("descriptors", name, tuple(DESCRIPTORS))
+
+
+@dataclass(frozen=True, eq=False)
+class WindowBatch:
+    """B windows padded to T samples. Gaps are bridged; `confidence` tells what was measured, 0 past the end."""
+
+    values: Tensor  # (B, T, C)
+    confidence: Tensor  # (B, T) share of channels measured
+    lengths: Tensor  # (B,) int64
+    clock: Tensor | None = None  # (B, T) canonical time of each sample
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+    @property
+    def inside(self) -> Tensor:
+        samples = torch.arange(self.values.shape[1], device=self.values.device)
+        return samples < self.lengths[:, None]  # (B, T) bool
+
+    def to(self, device: torch.device | str) -> WindowBatch:
+        clock = None if self.clock is None else self.clock.to(device)
+        return WindowBatch(self.values.to(device), self.confidence.to(device), self.lengths.to(device), clock)
+
+    def rows(self, index: Tensor | slice) -> WindowBatch:
+        clock = None if self.clock is None else self.clock[index]
+        return WindowBatch(self.values[index], self.confidence[index], self.lengths[index], clock)
+
+    def trimmed(self) -> WindowBatch:
+        """The same windows without the samples that lie past the end of every one of them."""
+        longest = int(self.lengths.max())
+        clock = None if self.clock is None else self.clock[:, :longest]
+        return replace(self, values=self.values[:, :longest], confidence=self.confidence[:, :longest], clock=clock)
+
+
+@dataclass(frozen=True, eq=False)
+class PatchBatch:
+    """What the encoder takes. With a label these are the six-tuple: patches, target, geometry, valid, label, inside."""
+
+    windows: WindowBatch
+    scaffold: Scaffold
+    patches: Tensor  # (B, K, L, C) x_raw
+    geometry: Geometry
+
+    @property
+    def valid(self) -> Tensor:
+        return self.scaffold.valid  # (B, K) p
+
+    @property
+    def inside(self) -> Tensor:
+        return self.scaffold.inside  # (B, K, L) q
+
+
+def stack(signals: Sequence[Signal]) -> WindowBatch:
+    """One batch from signals of one channel count and any lengths."""
+    channels = signals[0].values.shape[1]
+    lengths = torch.tensor([signal.length for signal in signals])
+    values = np.full((len(signals), int(lengths.max()), channels), np.nan, dtype=np.float32)
+    for row, signal in enumerate(signals):
+        if signal.values.shape[1] != channels:
+            raise SignalError(
+                f"signal {signal.id!r} has {signal.values.shape[1]} channels, the first {channels}; give all as many"
+            )
+        values[row, : signal.length] = signal.values
+    raw = torch.from_numpy(values)
+    confidence = (~raw.isnan()).float().mean(2)
+    return WindowBatch(fill_gaps(raw, lengths), confidence, lengths)
+
+
+def fill_gaps(values: Tensor, lengths: Tensor) -> Tensor:
+    """Bridge NaN by straight lines; before the first and after the last measurement hold it; never measured: 0."""
+    samples = torch.arange(values.shape[1], device=values.device)
+    inside = (samples < lengths[:, None])[..., None]
+    known = ~values.isnan()
+    if bool((known | ~inside).all()):
+        return torch.where(inside, values, 0.0)
+    steps = samples[None, :, None].expand_as(values)
+    left = torch.where(known, steps, -1).cummax(1).values
+    right = torch.where(known, steps, len(samples)).flip(1).cummin(1).values.flip(1)
+    has_left, has_right = left >= 0, right < len(samples)
+    left, right = torch.where(has_left, left, right), torch.where(has_right, right, left)
+    any_known = known.any(1, keepdim=True)
+    clean = torch.where(known, values, 0.0)
+    low = clean.gather(1, torch.where(any_known, left, 0))
+    high = clean.gather(1, torch.where(any_known, right, 0))
+    share = (steps - left) / (right - left).clamp(min=1)
+    return torch.where(inside & any_known, low + (high - low) * share, 0.0)
+
+
+def patchify(windows: WindowBatch, config: PatchConfig) -> PatchBatch:
+    """Cut windows on their scaffold and describe each patch."""
+    clock = config.geometry_source == "clock"
+    if clock and windows.clock is None:
+        raise SignalError("geometry_source is 'clock' but these windows carry no clock; give anchors or use 'values'")
+    source = windows.clock[..., None] if clock and windows.clock is not None else windows.values
+    moves = motion(source, windows.lengths)
+    size = (config.patch_length, config.max_patches)
+    if config.boundaries == "adaptive":
+        scaffold = adaptive_scaffold(moves.curvature, windows.lengths, *size)
+    elif config.boundaries == "random":
+        scaffold = random_scaffold(windows.lengths, *size)
+    else:
+        scaffold = fixed_scaffold(windows.lengths, *size, stride=config.stride)
+    found = geometry(source, windows.confidence, scaffold, moves, config.descriptors, clock=clock)
+    if config.curvature_channel:
+        extra = moves.curvature.log1p()[..., None]
+        windows = replace(windows, values=torch.cat([windows.values, extra], dim=2))
+    return PatchBatch(windows, scaffold, cut(windows.values, scaffold), found)
+
+
+def cut(values: Tensor, scaffold: Scaffold) -> Tensor:
+    """The patches (B, K, L, C) of windows (B, T, C), 0 where a patch has no sample."""
+    index = scaffold.positions.flatten(1)[..., None].expand(-1, -1, values.shape[2])
+    views: Tensor = values.gather(1, index).unflatten(1, scaffold.positions.shape[1:])
+    return views * scaffold.inside[..., None]

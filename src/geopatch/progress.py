@@ -1,0 +1,53 @@
+"""Progress on a terminal: a bar with the loss, the rate and the time left; on a plain stream a line now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from geopatch.train.fit import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Report = Callable[[Progress], None]
+
+
+LINES = 10  # on a stream that is no terminal
+
+
+@contextmanager
+def training_bar(title: str) -> Iterator[Report]:
+    """Progress of one training on stderr."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with _bar(title, console) as report:
+            yield report
+    else:
+        yield lambda progress: _line(title, console, progress)
+
+
+@contextmanager
+def _bar(title: str, console: Console) -> Iterator[Report]:
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    shown = TextColumn("loss {task.fields[loss]}  {task.fields[rate]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), shown, TimeRemainingColumn())
+    with Bar(*columns, console=console) as bar:
+        task = bar.add_task(title, total=None, loss="-", rate="")
+
+        def report(progress: Progress) -> None:
+            speed = bar.tasks[task].speed
+            rate = f"{speed:.1f} steps/s" if speed else ""
+            bar.update(task, total=progress.steps, completed=progress.step, loss=f"{progress.loss:.3f}", rate=rate)
+
+        yield report
+
+
+def _line(title: str, console: Console, progress: Progress) -> None:
+    if progress.step % max(progress.steps // LINES, 1) == 0:
+        console.print(f"{title}: step {progress.step} of {progress.steps}, loss {progress.loss:.3f}")

@@ -1,0 +1,182 @@
+"""A signal: values over time with a rate and an id. NaN means not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from geopatch.errors import MissingExtraError, SignalError
+
+Values = npt.NDArray[np.float32]
+
+ID_COLUMN, TIME_COLUMN, LABEL_COLUMN = "id", "time", "label"
+
+
+@dataclass(frozen=True, eq=False)
+class Signal:
+    """Values (T, C) on an even clock. A window is a signal that knows its record and where in it it starts."""
+
+    values: Values  # (T, C)
+    id: str
+    rate_hz: float = 1.0
+    channels: tuple[str, ...] = ()
+    record: str = ""
+    start_s: float = 0.0
+    observed: npt.NDArray[np.bool_] = field(init=False, repr=False)  # (T, C)
+
+    def __post_init__(self) -> None:
+        values = _numeric(self.values, self.id)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "observed", ~np.isnan(values))
+        _check(self)
+
+    @classmethod
+    def from_array(
+        cls, values: npt.ArrayLike, id: str = "0", rate_hz: float = 1.0, channels: Sequence[str] = ()
+    ) -> Signal:
+        """One signal from (T,) or (T, C) numbers."""
+        return cls(np.asarray(values), id=id, rate_hz=rate_hz, channels=tuple(channels))
+
+    @property
+    def length(self) -> int:
+        return int(self.values.shape[0])
+
+    @property
+    def duration_s(self) -> float:
+        return self.length / self.rate_hz
+
+    def window(self, start: int, stop: int) -> Signal:
+        """The samples start..stop as a signal that remembers its record."""
+        if not 0 <= start < stop <= self.length:
+            raise SignalError(f"signal {self.id!r} has {self.length} samples, not the span {start}..{stop}")
+        start_s = self.start_s + start / self.rate_hz
+        return replace(
+            self,
+            values=self.values[start:stop],
+            id=f"{self.id}@{start_s:g}s",
+            record=self.record or self.id,
+            start_s=start_s,
+        )
+
+
+def as_signals(X: Any) -> list[Signal]:
+    """Signals from what people have: (N, T) or (N, T, C) arrays, lists of unequal arrays, frames, signals."""
+    if isinstance(X, Signal):
+        return [X]
+    if _is_frame(X):
+        return from_frame(X)
+    if hasattr(X, "__array__") and not isinstance(X, (list, tuple)):
+        return _from_stack(np.asarray(X))
+    if not isinstance(X, Iterable) or isinstance(X, (str, bytes)):
+        raise SignalError(f"expected an array, a list of arrays, a frame or signals, got {type(X).__name__}")
+    items = list(X)
+    if items and all(np.ndim(item) == 0 and not isinstance(item, Signal) for item in items):
+        return _from_stack(np.asarray(items))
+    if not items:
+        raise SignalError("expected at least one signal, got none")
+    return [item if isinstance(item, Signal) else Signal.from_array(item, id=str(n)) for n, item in enumerate(items)]
+
+
+def from_frame(frame: Any, rate_hz: float = 1.0) -> list[Signal]:
+    """Signals from a pandas or polars frame.
+
+    With an `id` column the frame is long: rows of one id are one signal, ordered by `time` if there is one, and every
+    other numeric column but `label` is a channel. Without it the frame is wide: each row is one signal of one channel.
+    """
+    table = _narwhal(frame)
+    if ID_COLUMN not in table.columns:
+        names = [name for name in table.columns if name != LABEL_COLUMN]
+        return _from_stack(table.select(names).to_numpy(), rate_hz)
+    channels = [name for name in table.columns if name not in (ID_COLUMN, TIME_COLUMN, LABEL_COLUMN)]
+    if TIME_COLUMN in table.columns:
+        table = table.sort(ID_COLUMN, TIME_COLUMN)
+    groups = table.with_columns(table[ID_COLUMN].cast(_narwhals().String)).group_by(ID_COLUMN)
+    return [
+        Signal.from_array(group.select(channels).to_numpy(), id=str(key[0]), rate_hz=rate_hz, channels=channels)
+        for key, group in sorted(groups, key=lambda item: _natural(str(item[0][0])))
+    ]
+
+
+def frame_labels(frame: Any) -> npt.NDArray[np.str_] | None:
+    """The label of each signal that `from_frame` gives, in the same order; None without a `label` column."""
+    table = _narwhal(frame)
+    if LABEL_COLUMN not in table.columns:
+        return None
+    if ID_COLUMN not in table.columns:
+        return np.asarray(table[LABEL_COLUMN].to_list(), dtype=str)
+    found: dict[str, str] = {}
+    for id, label in zip(table[ID_COLUMN].to_list(), table[LABEL_COLUMN].to_list(), strict=True):
+        if found.setdefault(str(id), str(label)) != str(label):
+            raise SignalError(f"signal {str(id)!r} has two labels, {found[str(id)]!r} and {str(label)!r}; give it one")
+    return np.asarray([found[id] for id in sorted(found, key=_natural)], dtype=str)
+
+
+def _natural(text: str) -> tuple[int, float, str]:
+    """Numbers in order of size, before text: '2' stands before '10'."""
+    return (0, float(text), text) if text.replace(".", "", 1).isdigit() else (1, 0.0, text)
+
+
+def _narwhals() -> Any:
+    try:
+        import narwhals
+    except ImportError as error:
+        raise MissingExtraError("narwhals", "frames", "reading a pandas or polars frame") from error
+    return narwhals
+
+
+def _narwhal(frame: Any) -> Any:
+    return _narwhals().from_native(frame, eager_only=True)
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(X, "columns") and hasattr(X, "shape")
+
+
+def _from_stack(stack: npt.NDArray[Any], rate_hz: float = 1.0) -> list[Signal]:
+    if stack.ndim not in (2, 3):
+        raise SignalError(
+            f"expected an array (N, T) or (N, T, C), got {stack.ndim}D with shape {stack.shape}. "
+            "Reshape your data: one window is X[None, :] and one feature is X.reshape(-1, 1)"
+        )
+    if 0 in stack.shape:
+        raise SignalError(
+            f"expected at least one signal of one sample, got 0 feature(s) or signals (shape={stack.shape}) "
+            "while a minimum of 1 is required."
+        )
+    return [Signal.from_array(values, id=str(n), rate_hz=rate_hz) for n, values in enumerate(stack)]
+
+
+def _numeric(values: Any, id: str) -> Values:
+    raw = np.asarray(values)
+    if raw.ndim == 1:
+        raw = raw[:, None]
+    if raw.dtype.kind == "c":
+        raise SignalError(f"signal {id!r}: expected real numbers, got complex. Complex data not supported")
+    if raw.dtype.kind in "OUS":
+        try:
+            raw = raw.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            detail = f"argument must be a string or a number; {error}" if isinstance(error, TypeError) else str(error)
+            raise SignalError(f"signal {id!r}: expected numbers, got {detail}; NaN marks what is missing") from error
+    return np.ascontiguousarray(raw, dtype=np.float32)
+
+
+def _check(signal: Signal) -> None:
+    values, id = signal.values, signal.id
+    if values.ndim != 2 or 0 in values.shape:
+        raise SignalError(f"signal {id!r}: expected values (T, C) with T, C >= 1, got shape {values.shape}")
+    if np.isinf(values).any():
+        raise SignalError(
+            f"signal {id!r} contains inf at sample {int(np.argwhere(np.isinf(values))[0, 0])}; "
+            "infinity is no measurement: use NaN for what is missing"
+        )
+    if not signal.observed.any():
+        raise SignalError(f"signal {id!r} is all NaN; give at least one measured sample or leave the signal out")
+    if not signal.rate_hz > 0:
+        raise SignalError(f"signal {id!r}: expected rate_hz > 0, got {signal.rate_hz}")
+    if signal.channels and len(signal.channels) != values.shape[1]:
+        raise SignalError(f"signal {id!r} has {values.shape[1]} channels but {len(signal.channels)} channel names")

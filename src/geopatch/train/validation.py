@@ -1,0 +1,76 @@
+"""Windows kept aside from training that say which step was best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from geopatch.patches import WindowBatch
+from geopatch.train.objective import Objective, TrainConfig
+
+FEWEST = 100  # windows; fewer cannot choose
+
+
+class Validation:
+    """The best step so far: the one with the least loss on the windows kept aside."""
+
+    def __init__(self, objective: Objective, windows: WindowBatch, labels: Tensor) -> None:
+        self.objective, self.windows, self.labels = objective, windows, labels
+        self.best: float | None = None
+        self.step = 0
+        self.weights: dict[str, Tensor] = {}
+
+    def __bool__(self) -> bool:
+        return len(self.windows) > 0
+
+    def choose(self, step: int) -> None:
+        loss = self._loss()
+        if self.best is None or loss < self.best:
+            self.best, self.step = loss, step
+            self.weights = {name: value.clone() for name, value in self.objective.encoder.state_dict().items()}
+
+    def keep(self) -> int:
+        self.objective.encoder.load_state_dict(self.weights)
+        return self.step
+
+    @torch.no_grad()
+    def _loss(self) -> float:
+        """On the same views every time, so that two steps compare."""
+        device = self.labels.device
+        self.objective.eval()
+        with seeded(0, device):
+            loss = float(self.objective(self.windows, self.labels))
+        self.objective.train()
+        return loss
+
+
+def split_validation(labels: Tensor, config: TrainConfig, *, labelled: bool) -> tuple[Tensor, Tensor]:
+    """Indices to train on and to choose by: the same share of every class, or nothing where too few would remain."""
+    count = round(len(labels) * config.validation)
+    everything = torch.arange(len(labels))
+    if count < FEWEST:
+        return everything, everything[:0]
+    generator = torch.Generator().manual_seed(config.seed)
+    shuffled = torch.randperm(len(labels), generator=generator)
+    if not labelled:
+        return shuffled[count:].sort().values, shuffled[:count].sort().values
+    held = []
+    for label in labels.unique():
+        members = shuffled[labels[shuffled] == label]
+        held.append(members[: round(len(members) * config.validation)])
+    held_out = torch.cat(held).sort().values
+    mask = torch.ones(len(labels), dtype=torch.bool)
+    mask[held_out] = False
+    return everything[mask], held_out
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Random numbers of our own; the caller's go on as if nothing had happened."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
