@@ -37,6 +37,7 @@ ORDER = (
     "plot",
     "demo",
     "cli",
+    "__main__",
 )
 MAX_LINES = 320
 VAGUE = {"utils", "common", "helpers", "misc", "base", "manager"}

@@ -16,6 +16,7 @@ from geopatch.errors import SignalError, at_least, one_of
 Track = npt.NDArray[np.float64]
 
 EPSILON = 1e-6
+PENALTY = 100.0  # of ADMM: at 1 it still stood 4 % (median) above the minimum after 200 iterations, here 2 %
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,36 +58,47 @@ def clock_from_anchors(
 def monotone_marks(anchors: npt.ArrayLike, marks: npt.ArrayLike | None = None) -> tuple[Track, Track]:
     """Anchors in order, each once, with the nearest never-decreasing marks (least squares)."""
     times = np.asarray(anchors, dtype=np.float64).ravel()
-    order = np.argsort(times, kind="stable")
-    values = np.arange(len(times)) if marks is None else np.asarray(marks, dtype=np.float64).ravel()[order]
+    values = np.zeros(len(times)) if marks is None else np.asarray(marks, dtype=np.float64).ravel()
     if len(values) != len(times):
         raise SignalError(f"expected one mark for each of {len(times)} anchors, got {len(values)}")
     if not (np.isfinite(times).all() and np.isfinite(values).all()):
         raise SignalError("anchors and marks must be finite; leave out those that are missing")
-    times, first = np.unique(times[order], return_index=True)
+    times, place = np.unique(times, return_inverse=True)
     if len(times) < 2:
         raise SignalError(f"a clock needs two anchors at different times, got {len(times)}")
-    projected = _scipy("optimize").isotonic_regression(values[first].astype(np.float64)).x
+    if marks is None:
+        return times, np.arange(len(times), dtype=np.float64)
+    count = np.bincount(place)
+    projected = _scipy("optimize").isotonic_regression(np.bincount(place, values) / count, weights=count).x
     return times, np.asarray(projected, dtype=np.float64)
 
 
 def trend_filter(time: Track, strength: float = 1.0, iterations: int = 200) -> Track:
-    """min 1/2 |x - time|^2 + strength |D^2 x|_1 with x never decreasing, by ADMM on both parts."""
+    """min 1/2 |x - time|^2 + strength |D^2 x|_1 with x never decreasing, by ADMM on both parts; `time` never decreases.
+
+    Should the iterations not suffice, the result is still no worse than `time` itself.
+    """
     banded = _scipy("linalg").solveh_banded
     size, x = len(time), time.copy()
     if size < 3:
         return x
-    system = _normal_bands(size)
-    bend, rise = np.zeros(size - 2), np.zeros(size - 1)
+    system = PENALTY * _normal_bands(size)  # I + PENALTY (D1'D1 + D2'D2)
+    system[2] += 1 - PENALTY
+    bend, rise = np.diff(time, 2), np.diff(time)  # the clock given is itself allowed: start there
     bend_dual, rise_dual = np.zeros(size - 2), np.zeros(size - 1)
     for _ in range(iterations):
-        right = time + _second_transposed(bend - bend_dual, size) + _first_transposed(rise - rise_dual, size)
-        x = banded(system, right)
+        pull = _second_transposed(bend - bend_dual, size) + _first_transposed(rise - rise_dual, size)
+        x = banded(system, time + PENALTY * pull)
         second, first = np.diff(x, 2) + bend_dual, np.diff(x) + rise_dual
-        bend = np.sign(second) * np.maximum(np.abs(second) - strength, 0)
+        bend = np.sign(second) * np.maximum(np.abs(second) - strength / PENALTY, 0)
         rise = np.maximum(first, 0)
         bend_dual, rise_dual = second - bend, first - rise
-    return np.maximum.accumulate(x)
+    x = np.maximum.accumulate(x)
+    return x if _trend_cost(x, time, strength) < _trend_cost(time, time, strength) else time.copy()
+
+
+def _trend_cost(x: Track, time: Track, strength: float) -> float:
+    return float(np.square(x - time).sum() / 2 + strength * np.abs(np.diff(x, 2)).sum())
 
 
 def _interpolate(times: Track, values: Track, grid: Track) -> Track:

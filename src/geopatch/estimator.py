@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
+import operator
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -13,10 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator, TransformerMixin
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from geopatch.errors import ConfigError, SignalError, one_of
+from geopatch.errors import CheckpointError, ConfigError, GeoPatchError, SignalError, at_least, one_of
 from geopatch.model.checkpoint import Card, load_checkpoint, save_checkpoint
 from geopatch.model.encoder import PRESETS, Encoder, ModelConfig
 from geopatch.patches import WindowBatch, stack
@@ -27,6 +30,7 @@ from geopatch.train.launch import launch
 from geopatch.train.objective import TrainConfig
 
 ENCODE_BATCH = 256
+LARGEST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +44,7 @@ class Encoding:
     starts: npt.NDArray[np.int64]  # (N, K) first sample of each patch
 
 
-class GeoPatch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Time series -> unit vectors in which the same shape at another tempo is near.
 
     X is an array (N, T) or (N, T, C), a list of arrays of unequal lengths, a pandas or polars frame, or signals;
@@ -68,8 +72,10 @@ class GeoPatch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None, *, resume: str | Path | None = None) -> GeoPatch:
         """Train on X. `resume` names a file that keeps an interrupted training until the model is saved."""
-        signals = as_signals(X)
+        at_least("devices", self.devices, 1)
+        signals = _signals(X)
         classes, labels = _classes(y, len(signals))
+        rate_hz = _common_rate(signals)
         windows = stack(signals)
         train, device = self.train_config, _device(self.device)
         team = launch(self.devices, device) if self.devices > 1 else None
@@ -87,16 +93,17 @@ class GeoPatch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         data = {
             "windows": len(signals),
             "classes": 0 if classes is None else len(classes),
-            "rate_hz": _common_rate(signals),
+            "lengths": [int(windows.lengths.min()), int(windows.lengths.max())],
+            "rate_hz": rate_hz,
             "digest": _digest(windows, labels),
         }
-        scores = {"loss": fitted.loss, "validation_loss": fitted.validation, "step": fitted.step, "steps": fitted.steps}
+        loss = None if math.isnan(fitted.loss) else fitted.loss  # JSON has no NaN
+        scores = {"loss": loss, "validation_loss": fitted.validation, "step": fitted.step, "steps": fitted.steps}
         self.encoder_: Encoder = fitted.encoder
         self.leads_ = team is None or team.leads  # of several processes, the one that should save
         self.resume_ = resume
         self.card_ = Card(train=dataclasses.asdict(train), data=data, scores=scores)
-        if classes is not None:
-            self.classes_ = classes
+        self.classes_ = classes  # None without labels
         return self
 
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
@@ -106,7 +113,8 @@ class GeoPatch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def encode(self, X: Any, *, batch_size: int = ENCODE_BATCH) -> Encoding:
         """Embedding and tokens of every window."""
         check_is_fitted(self)
-        signals = as_signals(X)
+        at_least("batch_size", batch_size, 1)
+        signals = _signals(X)
         _check_rate(signals, float(self.card_.data["rate_hz"]))
         device = _device(self.device)
         encoder = self.encoder_.to(device)
@@ -125,7 +133,7 @@ class GeoPatch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def load(cls, folder: str | Path, *, device: str = "auto") -> GeoPatch:
         """A fitted GeoPatch from a folder that `save` wrote."""
         encoder, card = load_checkpoint(folder)
-        train = TrainConfig(**card.train)
+        train = _train_settings(card, folder)
         loaded = cls(model=encoder.config, train=train, seed=train.seed, device=device)
         loaded.encoder_, loaded.card_, loaded.leads_, loaded.resume_ = encoder, card, True, None
         return loaded
@@ -133,7 +141,19 @@ class GeoPatch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def train_config(self) -> TrainConfig:
         """The training settings in use, with the seed in them."""
-        return dataclasses.replace(self.train or TrainConfig(), seed=self.seed)
+        return dataclasses.replace(self.train or TrainConfig(), seed=_seed(self.seed))
+
+    @property
+    def n_features_in_(self) -> int:
+        """Samples in a training window, where all had as many. Windows of any other length can be encoded, too."""
+        shortest, longest = self.card_.data["lengths"]
+        if shortest != longest:
+            raise AttributeError(f"no n_features_in_: the training windows have {shortest} to {longest} samples")
+        return int(shortest)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.encoder_.config.embedding)
 
     def _model_config(self) -> ModelConfig:
         one_of("preset", self.preset, tuple(PRESETS))
@@ -154,13 +174,54 @@ def _classes(y: Any, count: int) -> tuple[npt.NDArray[Any] | None, npt.NDArray[n
     """Classes in order and the index of each label among them."""
     if y is None:
         return None, None
-    labels = np.asarray(y)
-    if labels.ndim != 1 or len(labels) != count:
-        raise SignalError(f"expected one label for each of {count} signals, got labels of shape {labels.shape}")
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise SignalError("labels contain NaN or inf; leave those signals out, or fit without labels")
-    classes, index = np.unique(labels, return_inverse=True)
+    labels = _column(y, count)
+    try:
+        missing = any(label is None or label != label for label in labels.tolist())  # NaN is not itself
+        classes, index = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise SignalError(
+            f"labels must be of one kind, text or numbers, and none missing ({error}); leave unlabelled signals out"
+        ) from error
+    if missing or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
+        raise SignalError("labels contain NaN or inf, or are missing; leave those signals out, or fit without labels")
     return classes, index.astype(np.int64)
+
+
+def _column(y: Any, count: int) -> npt.NDArray[Any]:
+    try:
+        labels = np.asarray(y)
+    except ValueError as error:
+        raise SignalError(f"expected one label for each of {count} signals, got lists of unequal lengths") from error
+    if labels.shape not in ((count,), (count, 1)):
+        raise SignalError(f"expected one label for each of {count} signals, got labels of shape {labels.shape}")
+    return labels.reshape(count)
+
+
+def _signals(X: Any) -> list[Signal]:
+    if issparse(X):
+        raise SignalError("sparse input is not supported: a 0 that is not stored is still a measurement; X.toarray()")
+    return as_signals(X)
+
+
+def _seed(value: Any) -> int:
+    try:
+        seed = operator.index(value)
+    except TypeError as error:
+        raise ConfigError(f"seed must be a whole number, got {value!r}") from error
+    if not 0 <= seed <= LARGEST_SEED:
+        raise ConfigError(f"seed must lie within 0 and {LARGEST_SEED}, got {seed}")
+    return seed
+
+
+def _train_settings(card: Card, folder: str | Path) -> TrainConfig:
+    """The settings a model was trained with; what else encoding needs of the card is checked with them."""
+    try:
+        float(card.data["rate_hz"])
+        return TrainConfig(**card.train)
+    except (GeoPatchError, TypeError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"{folder}: the model card is not one of this version ({error}); save it again"
+        ) from error
 
 
 def _chunks(signals: Sequence[Signal], size: int) -> Iterator[Sequence[Signal]]:
@@ -181,10 +242,13 @@ def _device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device {name!r} was asked for, but this machine has no usable CUDA GPU; use cpu or auto")
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
+    usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device.type == "cuda" and (device.index or 0) >= usable:
+        raise ConfigError(f"device {name!r} was asked for, but this machine has {usable} usable CUDA GPU(s); use auto")
     return device
 
 

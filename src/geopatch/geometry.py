@@ -74,7 +74,8 @@ def affine_residual(patches: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
 
 def local_residual(patches: Tensor, weights: Tensor) -> Tensor:
     """R = r / alpha_loc with alpha_loc the local rate |slope|: unchanged by tau -> alpha tau + beta, alpha > 0."""
-    residual, slope = affine_residual(patches, weights)
+    started = patches - patches[..., :1, :]  # a clock that stands still leaves exactly 0, whatever it shows
+    residual, slope = affine_residual(started, weights)
     return residual / slope.abs().clamp(min=EPSILON)[..., None, :]
 
 

@@ -47,6 +47,7 @@ class WindowBatch:
     confidence: Tensor  # (B, T) share of channels measured
     lengths: Tensor  # (B,) int64
     clock: Tensor | None = None  # (B, T) canonical time of each sample
+    padded: bool = True  # False: every window has T samples, and what only serves padding is left out
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
@@ -58,11 +59,12 @@ class WindowBatch:
 
     def to(self, device: torch.device | str) -> WindowBatch:
         clock = None if self.clock is None else self.clock.to(device)
-        return WindowBatch(self.values.to(device), self.confidence.to(device), self.lengths.to(device), clock)
+        values, confidence, lengths = (part.to(device) for part in (self.values, self.confidence, self.lengths))
+        return WindowBatch(values, confidence, lengths, clock, self.padded)
 
     def rows(self, index: Tensor | slice) -> WindowBatch:
         clock = None if self.clock is None else self.clock[index]
-        return WindowBatch(self.values[index], self.confidence[index], self.lengths[index], clock)
+        return WindowBatch(self.values[index], self.confidence[index], self.lengths[index], clock, self.padded)
 
     def trimmed(self) -> WindowBatch:
         """The same windows without the samples that lie past the end of every one of them."""
@@ -102,14 +104,15 @@ def stack(signals: Sequence[Signal]) -> WindowBatch:
         values[row, : signal.length] = signal.values
     raw = torch.from_numpy(values)
     confidence = (~raw.isnan()).float().mean(2)
-    return WindowBatch(fill_gaps(raw, lengths), confidence, lengths)
+    padded = bool((lengths < raw.shape[1]).any())
+    return WindowBatch(fill_gaps(raw, lengths), confidence, lengths, padded=padded)
 
 
 def fill_gaps(values: Tensor, lengths: Tensor) -> Tensor:
     """Bridge NaN by straight lines; before the first and after the last measurement hold it; never measured: 0."""
     samples = torch.arange(values.shape[1], device=values.device)
     inside = (samples < lengths[:, None])[..., None]
-    known = ~values.isnan()
+    known = ~values.isnan() & inside
     if bool((known | ~inside).all()):
         return torch.where(inside, values, 0.0)
     steps = samples[None, :, None].expand_as(values)

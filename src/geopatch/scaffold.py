@@ -50,6 +50,7 @@ def fixed_scaffold(lengths: Tensor, patch_length: int, max_patches: int, stride:
         starts = (index * room + gaps // 2) // gaps
     else:
         count = ((room + stride - 1) // stride + 1).clamp(max=max_patches)
+        count = torch.minimum(count, (lengths[:, None] - 1) // stride + 1)  # a stride may step over the end
         starts = index * stride
     valid = index < count
     return Scaffold(torch.where(valid, starts, 0), valid, lengths, patch_length)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class Signal:
         cls, values: npt.ArrayLike, id: str = "0", rate_hz: float = 1.0, channels: Sequence[str] = ()
     ) -> Signal:
         """One signal from (T,) or (T, C) numbers."""
-        return cls(np.asarray(values), id=id, rate_hz=rate_hz, channels=tuple(channels))
+        return cls(_array(values, id), id=id, rate_hz=rate_hz, channels=tuple(channels))
 
     @property
     def length(self) -> int:
@@ -49,6 +50,18 @@ class Signal:
     def duration_s(self) -> float:
         return self.length / self.rate_hz
 
+    def resampled(self, rate_hz: float) -> Signal:
+        """The same signal at another rate, by polyphase filtering. What was not measured stays so."""
+        from scipy.signal import resample_poly
+
+        if not rate_hz > 0:
+            raise SignalError(f"signal {self.id!r}: expected rate_hz > 0, got {rate_hz}")
+        ratio = Fraction(rate_hz / self.rate_hz).limit_denominator(1000)
+        bridged = np.stack([_bridged(column) for column in self.values.T], axis=1)
+        values = resample_poly(bridged, ratio.numerator, ratio.denominator, axis=0, padtype="line")
+        nearest = np.minimum(np.arange(len(values)) * ratio.denominator // ratio.numerator, self.length - 1)
+        return replace(self, values=np.where(self.observed[nearest], values, np.nan), rate_hz=float(rate_hz))
+
     def window(self, start: int, stop: int) -> Signal:
         """The samples start..stop as a signal that remembers its record."""
         if not 0 <= start < stop <= self.length:
@@ -57,7 +70,7 @@ class Signal:
         return replace(
             self,
             values=self.values[start:stop],
-            id=f"{self.id}@{start_s:g}s",
+            id=f"{self.id}@{start_s:.10g}s",
             record=self.record or self.id,
             start_s=start_s,
         )
@@ -73,11 +86,11 @@ def as_signals(X: Any) -> list[Signal]:
         return _from_stack(np.asarray(X))
     if not isinstance(X, Iterable) or isinstance(X, (str, bytes)):
         raise SignalError(f"expected an array, a list of arrays, a frame or signals, got {type(X).__name__}")
-    items = list(X)
-    if items and all(np.ndim(item) == 0 and not isinstance(item, Signal) for item in items):
-        return _from_stack(np.asarray(items))
+    items = [item if isinstance(item, Signal) else _array(item, str(n)) for n, item in enumerate(X)]
     if not items:
         raise SignalError("expected at least one signal, got none")
+    if all(not isinstance(item, Signal) and item.ndim == 0 for item in items):
+        return _from_stack(np.asarray(items))
     return [item if isinstance(item, Signal) else Signal.from_array(item, id=str(n)) for n, item in enumerate(items)]
 
 
@@ -91,6 +104,8 @@ def from_frame(frame: Any, rate_hz: float = 1.0) -> list[Signal]:
     if ID_COLUMN not in table.columns:
         names = [name for name in table.columns if name != LABEL_COLUMN]
         return _from_stack(table.select(names).to_numpy(), rate_hz)
+    if table.is_empty():
+        raise SignalError("expected at least one signal, got a frame without rows")
     channels = [name for name in table.columns if name not in (ID_COLUMN, TIME_COLUMN, LABEL_COLUMN)]
     if TIME_COLUMN in table.columns:
         table = table.sort(ID_COLUMN, TIME_COLUMN)
@@ -117,7 +132,7 @@ def frame_labels(frame: Any) -> npt.NDArray[np.str_] | None:
 
 def _natural(text: str) -> tuple[int, float, str]:
     """Numbers in order of size, before text: '2' stands before '10'."""
-    return (0, float(text), text) if text.replace(".", "", 1).isdigit() else (1, 0.0, text)
+    return (0, float(text), text) if text.replace(".", "", 1).isdecimal() else (1, 0.0, text)
 
 
 def _narwhals() -> Any:
@@ -150,8 +165,24 @@ def _from_stack(stack: npt.NDArray[Any], rate_hz: float = 1.0) -> list[Signal]:
     return [Signal.from_array(values, id=str(n), rate_hz=rate_hz) for n, values in enumerate(stack)]
 
 
+def _bridged(column: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """A channel with its gaps bridged by straight lines; 0 where nothing was measured."""
+    known = np.flatnonzero(~np.isnan(column))
+    if len(known) == 0:
+        return np.zeros_like(column)
+    bridged: npt.NDArray[np.float64] = np.interp(np.arange(len(column)), known, column[known])
+    return bridged.astype(np.float32)
+
+
+def _array(values: npt.ArrayLike, id: str) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise SignalError(f"signal {id!r}: expected (T,) or (T, C) numbers, got rows of unequal length") from error
+
+
 def _numeric(values: Any, id: str) -> Values:
-    raw = np.asarray(values)
+    raw = _array(values, id)
     if raw.ndim == 1:
         raw = raw[:, None]
     if raw.dtype.kind == "c":
@@ -162,7 +193,10 @@ def _numeric(values: Any, id: str) -> Values:
         except (TypeError, ValueError) as error:
             detail = f"argument must be a string or a number; {error}" if isinstance(error, TypeError) else str(error)
             raise SignalError(f"signal {id!r}: expected numbers, got {detail}; NaN marks what is missing") from error
-    return np.ascontiguousarray(raw, dtype=np.float32)
+    if raw.dtype.kind not in "biuf":
+        raise SignalError(f"signal {id!r}: expected numbers, got {raw.dtype}; a time column is called {TIME_COLUMN!r}")
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf and is refused as such
+        return np.ascontiguousarray(raw, dtype=np.float32)
 
 
 def _check(signal: Signal) -> None:

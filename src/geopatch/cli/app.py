@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -36,10 +37,13 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="geopatch")
-def geopatch() -> None:
+@click.pass_context
+def geopatch(context: click.Context) -> None:
     """Search collections of time series by example, whatever clock each one was recorded on."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -50,6 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(error.format_message())
     except GeoPatchError as error:
         _fail(str(error))
+    except BrokenPipeError:  # `geopatch ... | head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at exit
+        sys.exit(1)
     except (KeyboardInterrupt, click.Abort):
         click.echo("geopatch: interrupted", err=True)
         sys.exit(130)

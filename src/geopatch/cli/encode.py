@@ -22,6 +22,7 @@ from geopatch.storage import atomic_file
 @options.as_json
 def command(data: Path, model: Path, out: Path, device: str, as_json: bool) -> None:
     """Encode the file DATA and write ids, embedding (N, D), tokens (N, K, d), valid (N, K) and starts (N, K)."""
+    options.check_file_place(out)
     estimator = GeoPatch.load(model, device=device)
     encoding = estimator.encode(read(data).signals)
     with atomic_file(out) as partial, partial.open("wb") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -12,7 +13,8 @@ from typing import Any, TypeVar
 import click
 
 from geopatch.data import Collection, load_split, read
-from geopatch.errors import ConfigError
+from geopatch.data.read import READERS
+from geopatch.errors import ConfigError, GeoPatchError
 from geopatch.model import PRESETS, ModelConfig
 from geopatch.train import TrainConfig
 
@@ -58,7 +60,38 @@ def train_config(flags: Mapping[str, Any]) -> TrainConfig:
 
 def training_data(source: str, root: Path) -> Collection:
     """A file to read, or the train split of a data set."""
-    return read(source) if Path(source).is_file() else load_split(source, root)[0]
+    is_file = Path(source).is_file() or Path(source).suffix.lower() in READERS
+    return read(source) if is_file else load_split(source, root)[0]
+
+
+def check_place(path: Path) -> None:
+    """Refuse before the work, not after it, a path that nothing can be written to."""
+    _check_folder(path, path.absolute().parent)
+
+
+def check_file_place(path: Path) -> None:
+    check_place(path)
+    _refuse_folder(path)
+
+
+def check_rows_place(path: Path) -> None:
+    """Rows are added to a file; folders that lack on the way to it are made."""
+    _refuse_folder(path)
+    if path.exists() and not os.access(path, os.W_OK):
+        raise GeoPatchError(f"cannot write {path}: no permission; give another path")
+    _check_folder(path, next(folder for folder in path.absolute().parents if folder.exists()))
+
+
+def _check_folder(path: Path, folder: Path) -> None:
+    if not folder.is_dir():
+        raise GeoPatchError(f"cannot write {path}: there is no folder {folder}; create it first or give another path")
+    if not os.access(folder, os.W_OK):
+        raise GeoPatchError(f"cannot write {path}: no permission to write in {folder}; give another path")
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise GeoPatchError(f"cannot write {path}: expected a file, but a folder is there; give another path")
 
 
 def _changed(config: Config, prefix: str, flags: Mapping[str, Any]) -> Config:
@@ -69,7 +102,7 @@ def _changed(config: Config, prefix: str, flags: Mapping[str, Any]) -> Config:
 def _flag(kind: type, field: dataclasses.Field[Any]) -> Callable[[Command], Command]:
     prefix = "model" if kind is ModelConfig else "train"
     name = field.name.replace("_", "-")
-    flag = f"--{name}" if prefix == "model" or field.name not in MODEL_NAMES else f"--view-{name}"
+    flag = f"--{name}" if kind is ModelConfig else f"--{TRAIN_NAMES.get(name, name)}"
     hint = typing.get_type_hints(kind)[field.name]
     help = f"[{prefix}] default {_told(field.default)}"
     if hint is bool:
@@ -79,7 +112,7 @@ def _flag(kind: type, field: dataclasses.Field[Any]) -> Callable[[Command], Comm
     return click.option(flag, f"{prefix}_{field.name}", type=_plain(hint), default=None, help=help)
 
 
-MODEL_NAMES = {field.name for field in dataclasses.fields(ModelConfig)}
+TRAIN_NAMES = {"amplitude": "view-amplitude", "reconstruction": "reconstruction-weight"}  # the model has these, too
 
 
 def _plain(hint: Any) -> Any:
@@ -99,13 +132,14 @@ def _names(_context: click.Context, _option: click.Parameter, value: str | None)
 
 def seed_list(text: str) -> list[int]:
     """'0-2' or '0,1,2' -> [0, 1, 2]."""
-    try:
-        seeds: list[int] = []
-        for part in text.split(","):
-            first, _, last = part.partition("-")
-            seeds.extend(range(int(first), int(last or first) + 1))
-    except ValueError as error:
-        raise ConfigError(f"seeds must look like 0-2 or 0,1,2, got {text!r}") from error
-    if not seeds:
-        raise ConfigError(f"seeds must name at least one, got {text!r}")
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        try:
+            found = range(int(first), int(last or first) + 1)
+        except ValueError as error:
+            raise ConfigError(f"seeds must look like 0-2 or 0,1,2, got {text!r}") from error
+        if not found:
+            raise ConfigError(f"seeds must name at least one, got {part!r}; the smaller comes first")
+        seeds.extend(found)
     return seeds

@@ -55,10 +55,16 @@ def _recording(arrays: Arrays, n: int) -> Recording:
     return Recording(signal, arrays["beat_samples"][beats].astype(np.int64), arrays["beat_symbols"][beats])
 
 
-def ecg_windows() -> Collection:
+def ecg_windows(rate_hz: float = 128.0) -> Collection:
     """The recordings in windows of 2 s, half overlapping, labelled with the AAMI class of their beats."""
-    windows, labels = zip(*(pair for recording in mitdb_minutes() for pair in _windows(recording)), strict=True)
+    recordings = [_resampled(recording, rate_hz) for recording in mitdb_minutes()]
+    windows, labels = zip(*(pair for recording in recordings for pair in _windows(recording)), strict=True)
     return Collection("ecg_windows", windows, np.asarray(labels))
+
+
+def _resampled(recording: Recording, rate_hz: float) -> Recording:
+    samples = np.round(recording.beat_samples * rate_hz / recording.signal.rate_hz).astype(np.int64)
+    return Recording(recording.signal.resampled(rate_hz), samples, recording.beat_symbols)
 
 
 def _windows(recording: Recording) -> Iterator[tuple[Signal, str]]:

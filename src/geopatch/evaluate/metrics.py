@@ -64,6 +64,7 @@ def _per_query(chunk: Ranking, recall_at: tuple[int, ...]) -> Tensor:
 def _ranked_hits(chunk: Ranking) -> Tensor:
     relevant = chunk.relevant & chunk.candidate
     scores = chunk.scores.masked_fill(~chunk.candidate, -torch.inf)
-    wrong_first = relevant.to(torch.int8).argsort(dim=1, stable=True)
+    place_in_tie = torch.where(chunk.candidate, relevant.to(torch.int8), 2)  # wrong, right, not in the ranking at all
+    wrong_first = place_in_tie.argsort(dim=1, stable=True)
     order = scores.gather(1, wrong_first).argsort(dim=1, descending=True, stable=True)
     return relevant.gather(1, wrong_first.gather(1, order))

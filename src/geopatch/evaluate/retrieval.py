@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -53,8 +53,7 @@ def evaluate(
 ) -> list[Row]:
     """Rows of a trained model on a test collection: each scorer under each stress."""
     protocol = protocol or Protocol()
-    if test.labels is None:
-        raise SignalError(f"{test.name} has no labels, so no hit can be called right; give a labelled collection")
+    labels = check_labels(test)
     started = time.perf_counter()
     gallery = trained.estimator.encode(test.signals)
     encode_s = time.perf_counter() - started
@@ -62,9 +61,20 @@ def evaluate(
     for stress in stresses:
         query = gallery if stress == "clean" else trained.estimator.encode(stressed(test, stress))
         for scorer in scorers:
-            scores = score(query, gallery, test.labels, protocol, scorer)
+            scores = score(query, gallery, labels, protocol, scorer)
             rows.append(_row(trained, test, protocol, scorer, stress, scores, encode_s))
     return rows
+
+
+def check_labels(test: Collection) -> npt.NDArray[np.str_]:
+    """The labels of a collection on which retrieval can be measured."""
+    if test.labels is None:
+        raise SignalError(f"{test.name} has no labels, so no hit can be called right; give a labelled collection")
+    if len(np.unique(test.labels)) == len(test.labels):
+        raise SignalError(
+            f"no two windows of {test.name} have the same label, so no hit can be right; give more windows"
+        )
+    return test.labels
 
 
 def stressed(test: Collection, stress: str) -> list[object]:
@@ -114,6 +124,15 @@ def _row(
         without_positive=scores.without_positive,
         fit_s=trained.fit_s,
         encode_s=encode_s,
-        peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        peak_memory_mb=_peak_memory_mb(),
         device=str(next(estimator.encoder_.parameters()).device),
     )
+
+
+def _peak_memory_mb() -> float | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1024**2 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit

@@ -47,7 +47,7 @@ class Row:
     without_positive: int
     fit_s: float
     encode_s: float
-    peak_memory_mb: float
+    peak_memory_mb: float | None  # of the process; None where the system does not tell
     device: str
     failures: int = 0
     versions: dict[str, str] = field(default_factory=versions)
@@ -76,12 +76,19 @@ def append_rows(path: str | Path, rows: Iterable[Row]) -> None:
 def read_rows(path: str | Path) -> list[Row]:
     """The rows of a JSONL file."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-        return [Row(**json.loads(line)) for line in lines if line.strip()]
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
     except OSError as error:
-        raise DataError(f"cannot read rows from {path}: {error.strerror}") from error
-    except (json.JSONDecodeError, TypeError) as error:
+        raise DataError(f"cannot read rows from {path}: {error.strerror}; check the path") from error
+    except UnicodeDecodeError as error:
         raise DataError(f"{path} is no file of result rows: {error}") from error
+    return [_row(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+
+
+def _row(path: str | Path, number: int, line: str) -> Row:
+    try:
+        return Row(**json.loads(line))
+    except (json.JSONDecodeError, TypeError) as error:
+        raise DataError(f"{path} line {number} is no result row ({error}); delete or mend that line") from error
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
     """Mean and spread over seeds, in the order in which the rows first came."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        key = (row.data, row.preset, row.scorer, row.stress, row.protocol_digest, row.config_digest)
+        key = (row.data, row.data_digest, row.preset, row.scorer, row.stress, row.protocol_digest, row.config_digest)
         groups.setdefault(key, []).append(row)
     return [_summary(group) for group in groups.values()]
 

@@ -33,6 +33,7 @@ class Card:
 
 def save_checkpoint(encoder: Encoder, card: Card, folder: str | Path, *, overwrite: bool = False) -> None:
     """Write the folder whole or not at all."""
+    check_replaceable(folder)
     blob = save({name: value.contiguous() for name, value in encoder.state_dict().items()})
     config = {
         "format": FORMAT,
@@ -57,12 +58,20 @@ def load_checkpoint(folder: str | Path) -> tuple[Encoder, Card]:
         card = Card(**config["card"])
     except GeoPatchError as error:
         raise CheckpointError(f"{folder / CONFIG} holds a setting this version does not know: {error}") from error
-    except (SafetensorError, RuntimeError, TypeError, KeyError) as error:
+    except (SafetensorError, RuntimeError, TypeError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise CheckpointError(
             f"{folder} does not hold what its config says ({reason}); save the model again"
         ) from error
     return encoder.eval(), card
+
+
+def check_replaceable(folder: str | Path) -> None:
+    """Overwriting replaces a folder with all that is in it, so that must be a model and nothing else."""
+    inside = {file.name for file in Path(folder).iterdir()} if Path(folder).is_dir() else set()
+    others = sorted(inside - {CONFIG, WEIGHTS, CARD})
+    if others:
+        raise CheckpointError(f"{folder} holds {others[0]!r}, which is no part of a model; give another folder")
 
 
 def digest(encoder: Encoder) -> str:
@@ -78,7 +87,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         found = config["format"]
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise CheckpointError(f"{folder} is no model folder: it has no {CONFIG}; give one that `save` wrote") from error
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, OSError) as error:
         raise CheckpointError(f"{folder / CONFIG} is not readable as a model config; save the model again") from error

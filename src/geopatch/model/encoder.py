@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geopatch.errors import SignalError, at_least, one_of
+from geopatch.errors import ConfigError, SignalError, at_least, one_of
 from geopatch.geometry import DESCRIPTORS
 from geopatch.model.aggregate import AGGREGATES, OrderedAggregate, SetAggregate
 from geopatch.model.fuse import FUSES, Fuse, GeometryEncoder
@@ -50,6 +50,12 @@ class ModelConfig(PatchConfig):
         for name in ("channels", "embedding", "layers", "heads"):
             at_least(name, getattr(self, name), 1)
         at_least("width", self.width, len(KERNELS) * self.heads)
+        if self.width % self.heads or self.width % len(KERNELS):
+            raise ConfigError(
+                f"width must be a multiple of heads ({self.heads}) and of {len(KERNELS)}, got {self.width}"
+            )
+        at_least("dropout", self.dropout, 0)
+        at_least("1 - dropout", 1 - self.dropout, 0)
 
     @property
     def descriptor_columns(self) -> int:
@@ -190,8 +196,9 @@ def zscore(windows: WindowBatch) -> tuple[WindowBatch, Tensor, Tensor]:
     level = (windows.values * inside).sum(1, keepdim=True) / count
     centred = (windows.values - level) * inside
     spread = (centred.square().sum(1, keepdim=True) / count).sqrt()
-    scaled = centred / torch.where(spread > FLAT, spread, 1.0)
-    return replace(windows, values=scaled), level.squeeze(1), spread.squeeze(1).clamp(min=FLAT)
+    flat = spread <= FLAT * (1 + level.abs())  # what rounding leaves of a constant is no spread
+    scaled = centred / torch.where(flat, 1.0, spread)
+    return replace(windows, values=scaled), level.squeeze(1), torch.where(flat, FLAT, spread).squeeze(1)
 
 
 def _stem(config: ModelConfig) -> nn.Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 FUSES = ("film", "gated", "concat", "none")
 
@@ -13,10 +14,11 @@ class GeometryEncoder(nn.Module):
 
     def __init__(self, descriptors: int, width: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(descriptors, width), nn.GELU(), nn.Linear(width, width))
+        self.columns = max(descriptors, 1)  # with every descriptor switched off, one that is always 0
+        self.layers = nn.Sequential(nn.Linear(self.columns, width), nn.GELU(), nn.Linear(width, width))
 
     def forward(self, g: Tensor) -> Tensor:
-        c: Tensor = self.layers(g)
+        c: Tensor = self.layers(F.pad(g, (0, self.columns - g.shape[-1])))
         return c  # (B, K, d)
 
 

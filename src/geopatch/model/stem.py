@@ -18,10 +18,12 @@ STRIDES = (1, 2, 2)
 STEP = 4  # samples between two places of the context stem
 
 
-class MaskedBatchNorm(nn.BatchNorm1d):
+class MaskedBatchNorm(nn.BatchNorm2d):
     """Batch norm over (B, T, C) that counts only the samples inside their window."""
 
-    def forward_masked(self, x: Tensor, inside: Tensor) -> Tensor:
+    def forward_masked(self, x: Tensor, inside: Tensor | None) -> Tensor:
+        if inside is None:  # nothing is padded: torch's own does the same in fewer passes
+            return super().forward(x.mT[:, :, None]).squeeze(2).mT
         mean, variance = self._statistics(x, inside)
         scale = self.weight * torch.rsqrt(variance + self.eps)
         return x * scale + (self.bias - mean * scale)
@@ -63,10 +65,10 @@ class MultiscaleBlock(nn.Module):
         self.norm = MaskedBatchNorm(width)
         self.stride = stride
 
-    def forward(self, x: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
         y = torch.cat([branch(x) for branch in self.branches], dim=-1) + self.skip(x)  # (B, T / stride, d)
-        inside = inside[:, :: self.stride]
-        return F.gelu(self.norm.forward_masked(y, inside)) * inside[..., None], inside
+        y = F.gelu(self.norm.forward_masked(y, inside))
+        return y if inside is None else y * inside[..., None]
 
 
 class ContextStem(nn.Module):
@@ -84,7 +86,8 @@ class ContextStem(nn.Module):
     def forward(self, batch: PatchBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         features, inside = batch.windows.values, batch.windows.inside  # (B, T, C), (B, T)
         for block in self.blocks:
-            features, inside = block(features, inside)  # (B, T / STEP, d)
+            inside = inside[:, :: block.stride]
+            features = block(features, inside if batch.windows.padded else None)  # (B, T / STEP, d)
         index, mask = spans(batch.scaffold, batch.windows.values.shape[1])
         places = features.gather(1, index.flatten(1)[..., None].expand(-1, -1, features.shape[2]))
         places = places.unflatten(1, index.shape[1:])  # (B, K, W, d)

@@ -39,7 +39,7 @@ class TrainConfig:
     noise: float = 0.03  # in units of the training spread
     span_mask: float = 0.0  # share of the window
     validation: float = 0.1  # share of the training windows that chooses the step, if it has at least 100 of them
-    precision: str = "auto"  # auto: bfloat16 on a GPU that has it
+    precision: str = "auto"  # auto: bfloat16 where the hardware multiplies it
     seed: int = 0
 
     def __post_init__(self) -> None:

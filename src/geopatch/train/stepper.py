@@ -115,6 +115,10 @@ def schedule(share: float, warmup: float) -> float:
 
 
 def uses_bfloat16(config: TrainConfig, device: torch.device) -> bool:
-    if config.precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return config.precision == "bfloat16"
+    """By default where the hardware multiplies it: GPUs since Ampere, CPUs with AMX (two thirds of the time)."""
+    if config.precision != "auto":
+        return config.precision == "bfloat16"
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(capabilities.get("amx_bf16", False))

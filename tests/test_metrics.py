@@ -1,0 +1,155 @@
+"""Metrics: equal to torchmetrics without ties, pessimistic with them, blind to the order of the gallery."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import naive
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torchmetrics.retrieval import RetrievalHitRate, RetrievalMAP, RetrievalMRR
+
+from geopatch.evaluate.metrics import Ranking, Scores, retrieval_scores
+
+
+def random_ranking(seed: int, queries: int = 17, gallery: int = 23, levels: int | None = None) -> Ranking:
+    """Scores without ties, or with `levels` different values; each query is one of the gallery and leaves itself out."""
+    generator = torch.Generator().manual_seed(seed)
+    if levels is None:
+        scores = torch.stack([torch.randperm(gallery, generator=generator) for _ in range(queries)]) / gallery
+    else:
+        scores = torch.randint(levels, (queries, gallery), generator=generator).float()
+    relevant = torch.rand(queries, gallery, generator=generator) < 0.15
+    candidate = torch.arange(gallery) != torch.arange(queries)[:, None]
+    return Ranking(scores, candidate, relevant)
+
+
+def chunks(ranking: Ranking, size: int) -> Iterator[Ranking]:
+    for part in torch.arange(len(ranking.scores)).split(size):
+        yield Ranking(ranking.scores[part], ranking.candidate[part], ranking.relevant[part])
+
+
+def reordered(ranking: Ranking, order: Tensor) -> Ranking:
+    return Ranking(ranking.scores[:, order], ranking.candidate[:, order], ranking.relevant[:, order])
+
+
+def one_query(scores: list[float], relevant: list[int], candidate: list[int] | None = None) -> Ranking:
+    kept = torch.ones(1, len(scores)) if candidate is None else torch.tensor([candidate])
+    return Ranking(torch.tensor([scores]), kept.bool(), torch.tensor([relevant]).bool())
+
+
+def assert_same(one: Scores, other: Scores) -> None:
+    assert one.as_dict() == pytest.approx(other.as_dict(), abs=1e-6)
+    assert (one.queries, one.without_positive) == (other.queries, other.without_positive)
+
+
+def expected(ranking: Ranking) -> dict[str, float]:
+    """The obvious slow twin."""
+    arrays = zip(ranking.scores.double(), ranking.candidate, ranking.relevant, strict=True)
+    ranked = [naive.hits(*(row.numpy() for row in rows)) for rows in arrays]
+    ranked = [hits for hits in ranked if any(hits)]
+    columns: dict[str, list[float]] = {
+        **{f"recall@{most}": [naive.recall_at(hits, most) for hits in ranked] for most in (1, 5, 10)},
+        "mrr": [naive.reciprocal_rank(hits) for hits in ranked],
+        "map": [naive.average_precision(hits) for hits in ranked],
+    }
+    return {name: float(np.mean(values)) for name, values in columns.items()}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equals_torchmetrics(seed: int) -> None:
+    ranking = random_ranking(seed)
+    found = retrieval_scores([ranking])
+    kept = ranking.candidate
+    query = torch.arange(len(kept))[:, None].expand_as(kept)
+    flat = (ranking.scores[kept], ranking.relevant[kept], query[kept])
+    ranks = {most: RetrievalHitRate(empty_target_action="skip", top_k=most) for most in (1, 5, 10)}
+    assert found.recall == pytest.approx({most: float(metric(*flat)) for most, metric in ranks.items()}, abs=1e-6)
+    assert found.mrr == pytest.approx(float(RetrievalMRR(empty_target_action="skip")(*flat)), abs=1e-6)
+    assert found.map == pytest.approx(float(RetrievalMAP(empty_target_action="skip")(*flat)), abs=1e-6)
+
+
+@pytest.mark.parametrize("levels", [None, 1, 2, 5])
+def test_equals_the_naive_twin(levels: int | None) -> None:
+    ranking = random_ranking(7, levels=levels)
+    assert retrieval_scores([ranking]).as_dict() == pytest.approx(expected(ranking), abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_chunks_change_nothing(size: int) -> None:
+    ranking = random_ranking(1, levels=6)
+    assert_same(retrieval_scores(chunks(ranking, size)), retrieval_scores([ranking]))
+
+
+@given(st.integers(0, 2**31), st.integers(1, 4), st.permutations(range(12)))
+def test_gallery_order_changes_nothing(seed: int, levels: int, order: list[int]) -> None:
+    ranking = random_ranking(seed, queries=5, gallery=12, levels=levels)
+    assert_same(retrieval_scores([reordered(ranking, torch.tensor(order))]), retrieval_scores([ranking]))
+
+
+@given(st.integers(0, 2**31), st.sampled_from([-math.inf, 0.0, 1.0]))
+def test_what_is_no_candidate_changes_nothing(seed: int, score: float) -> None:
+    ranking = random_ranking(seed, queries=5, gallery=12, levels=3)
+    lowest = replace(ranking, scores=ranking.scores.masked_fill(ranking.scores == 0, -math.inf))
+    others = (
+        torch.full((5, 3), score),
+        torch.zeros(5, 3, dtype=torch.bool),
+        torch.ones(5, 3, dtype=torch.bool),
+    )
+    own = (lowest.scores, lowest.candidate, lowest.relevant)
+    wider = Ranking(*(torch.cat([extra, part], dim=1) for extra, part in zip(others, own, strict=True)))
+    assert_same(retrieval_scores([wider]), retrieval_scores([lowest]))
+
+
+def test_a_tie_is_no_find() -> None:
+    found = retrieval_scores([one_query([0.5, 0.5, 0.1], [1, 0, 0])])
+    assert (found.recall[1], found.recall[5], found.mrr, found.map) == (0.0, 1.0, 0.5, 0.5)
+
+
+def test_constant_scores_give_the_worst_order() -> None:
+    found = retrieval_scores([one_query([0.3] * 8, [1, 0, 0, 1, 0, 0, 0, 0])])
+    assert (found.recall[1], found.recall[5], found.recall[10]) == (0.0, 0.0, 1.0)
+    assert found.mrr == pytest.approx(1 / 7)
+    assert found.map == pytest.approx((1 / 7 + 2 / 8) / 2)
+
+
+def test_a_perfect_order() -> None:
+    found = retrieval_scores([one_query([0.1, 0.9, 0.8], [0, 1, 1])])
+    assert found.as_dict() == {"recall@1": 1, "recall@5": 1, "recall@10": 1, "mrr": 1, "map": 1}
+
+
+def test_the_query_itself_is_left_out() -> None:
+    found = retrieval_scores([one_query([1.0, 0.5, 0.4], [1, 0, 1], candidate=[0, 1, 1])])
+    assert (found.recall[1], found.mrr, found.map) == (0.0, 0.5, 0.5)
+
+
+def test_queries_without_a_positive_are_left_out_and_counted() -> None:
+    right, alone = one_query([0.9, 0.1], [1, 0]), one_query([0.9, 0.1], [1, 0], candidate=[0, 1])
+    found = retrieval_scores([right, alone, one_query([0.9, 0.1], [0, 0])])
+    assert (found.queries, found.without_positive) == (1, 2)
+    assert found.as_dict() == retrieval_scores([right]).as_dict()
+
+
+@pytest.mark.parametrize("rankings", [[], [one_query([0.9, 0.1], [0, 0])]], ids=["no query", "no positive"])
+def test_without_any_positive_nothing_is_claimed(rankings: list[Ranking]) -> None:
+    found = retrieval_scores(rankings)
+    assert (found.queries, found.without_positive) == (0, len(rankings))
+    assert all(math.isnan(value) for value in found.as_dict().values())
+
+
+def test_other_ranks_can_be_asked_for() -> None:
+    found = retrieval_scores([one_query([0.9, 0.8, 0.7], [0, 0, 1])], recall_at=(2, 3))
+    assert found.recall == {2: 0.0, 3: 1.0}
+
+
+def test_the_scores_are_not_edited() -> None:
+    ranking = random_ranking(2)
+    before = ranking.scores.clone()
+    retrieval_scores([ranking])
+    torch.testing.assert_close(ranking.scores, before, rtol=0, atol=0)

@@ -1,0 +1,292 @@
+"""Laws of a signal and of every door to one: what comes in is kept, and what cannot be used is one clear line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geopatch.errors import MissingExtraError, SignalError
+from geopatch.signal import Signal, _natural, as_signals, frame_labels, from_frame
+
+Frame = Callable[[dict[str, list[Any]]], Any]
+
+
+@pytest.fixture(params=[pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def frame(request: pytest.FixtureRequest) -> Frame:
+    make: Frame = request.param
+    return make
+
+
+def same(signal: Signal, values: npt.ArrayLike) -> bool:
+    """Equal numbers in equal shape, NaN equal to NaN."""
+    expected = np.asarray(values, dtype=np.float32)
+    return signal.values.shape == expected.shape and bool(np.array_equal(signal.values, expected, equal_nan=True))
+
+
+@pytest.mark.parametrize(("values", "shape"), [([1, 2, 3], (3, 1)), ([[1, 2]], (1, 2)), ([5.0], (1, 1))])
+def test_values_have_time_and_channels(values: list[Any], shape: tuple[int, int]) -> None:
+    signal = Signal.from_array(values)
+    assert signal.values.shape == shape
+    assert signal.values.dtype == np.float32
+    assert (signal.length, signal.duration_s) == (shape[0], shape[0])
+
+
+def test_nan_is_what_was_not_measured() -> None:
+    signal = Signal.from_array([[1.0, np.nan], [np.nan, 4.0]])
+    assert signal.observed.tolist() == [[True, False], [False, True]]
+
+
+@pytest.mark.parametrize("values", [["1", "2.5"], np.asarray([1, 2.5], dtype=object), [True, False], [1, 2]])
+def test_numbers_in_other_clothes_are_numbers(values: Any) -> None:
+    assert same(Signal.from_array(values), np.asarray(values).astype(float)[:, None])
+
+
+def test_a_signal_does_not_edit_its_input() -> None:
+    values = np.asarray([1.0, np.nan, 3.0], dtype=np.float32)
+    Signal.from_array(values).window(0, 2)
+    assert np.array_equal(values, [1.0, np.nan, 3.0], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["a", "b"], "signal 'x': expected numbers, got could not convert string to float: .*; NaN marks"),
+        ([1.0, None, {}], "signal 'x': expected numbers, got argument must be a string or a number"),
+        ([1 + 2j], "signal 'x': expected real numbers, got complex"),
+        (np.asarray(["2020-01-01"], dtype="M8[s]"), r"signal 'x': expected numbers, got datetime64\[s\]; a time column"),
+        ([0.0, np.inf], "signal 'x' contains inf at sample 1; .* use NaN"),
+        ([0.0, 0.0, -np.inf], "signal 'x' contains inf at sample 2"),
+        ([1.0, 1e300], "signal 'x' contains inf at sample 1"),
+        ([np.nan, np.nan], "signal 'x' is all NaN; give at least one measured sample"),
+        ([[1, 2], [3]], "signal 'x': expected .* got rows of unequal length"),
+        ([], r"signal 'x': expected values \(T, C\) with T, C >= 1, got shape \(0, 1\)"),
+        (np.zeros((3, 0)), r"got shape \(3, 0\)"),
+        (np.zeros((2, 2, 2)), r"got shape \(2, 2, 2\)"),
+        (5.0, r"expected values \(T, C\)"),
+    ],
+)
+def test_values_that_cannot_be_used_are_refused(values: Any, message: str) -> None:
+    with pytest.raises(SignalError, match=message):
+        Signal.from_array(values, id="x")
+
+
+@pytest.mark.parametrize("rate_hz", [0.0, -1.0, float("nan")])
+def test_rate_must_be_positive(rate_hz: float) -> None:
+    with pytest.raises(SignalError, match="signal 'x': expected rate_hz > 0, got"):
+        Signal.from_array([1.0], id="x", rate_hz=rate_hz)
+
+
+def test_channel_names_must_be_as_many_as_channels() -> None:
+    assert Signal.from_array([[1, 2]], channels=["a", "b"]).channels == ("a", "b")
+    with pytest.raises(SignalError, match="signal '0' has 2 channels but 1 channel names"):
+        Signal.from_array([[1, 2]], channels=["a"])
+
+
+def test_a_window_knows_its_record_and_start() -> None:
+    signal = Signal.from_array(np.arange(10), id="r", rate_hz=4.0, channels=["lead"])
+    window = signal.window(2, 6)
+    assert same(window, [[2], [3], [4], [5]])
+    assert (window.record, window.start_s, window.id) == ("r", 0.5, "r@0.5s")
+    assert (window.rate_hz, window.channels, window.duration_s) == (4.0, ("lead",), 1.0)
+    assert window.observed.shape == (4, 1)
+
+
+def test_a_window_of_a_window_counts_from_the_record() -> None:
+    inner = Signal.from_array(np.arange(10), id="r", rate_hz=2.0).window(2, 8).window(3, 4)
+    assert (inner.record, inner.start_s, inner.values.item()) == ("r", 2.5, 5.0)
+
+
+def test_windows_of_a_long_record_have_ids_of_their_own() -> None:
+    signal = Signal.from_array(np.zeros(2_000_003), id="r", rate_hz=128.0)
+    starts = range(2_000_000, 2_000_003)
+    assert len({signal.window(start, start + 1).id for start in starts}) == len(starts)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 2), (2, 2), (3, 2), (0, 11), (10, 11)])
+def test_a_window_outside_the_signal_is_refused(start: int, stop: int) -> None:
+    with pytest.raises(SignalError, match=f"signal 'r' has 10 samples, not the span {start}..{stop}"):
+        Signal.from_array(np.arange(10), id="r").window(start, stop)
+
+
+def test_a_window_without_measurements_is_refused() -> None:
+    with pytest.raises(SignalError, match="signal 'r@0s' is all NaN"):
+        Signal.from_array([np.nan, np.nan, 1.0], id="r").window(0, 2)
+
+
+@pytest.mark.parametrize("rate_hz", [50.0, 200.0, 128.0, 100.0])
+def test_resampling_keeps_the_shape_of_a_slow_wave(rate_hz: float) -> None:
+    time = np.arange(400) / 100
+    signal = Signal.from_array(np.sin(2 * np.pi * time), rate_hz=100.0).resampled(rate_hz)
+    assert signal.rate_hz == rate_hz
+    assert signal.duration_s == pytest.approx(4.0, abs=1 / rate_hz)
+    inner = slice(signal.length // 8, -signal.length // 8)
+    expected = np.sin(2 * np.pi * np.arange(signal.length) / rate_hz)
+    np.testing.assert_allclose(signal.values[inner, 0], expected[inner], atol=0.01)
+
+
+def test_resampling_leaves_gaps_where_they_were() -> None:
+    values = np.ones((100, 2))
+    values[40:60, 0] = np.nan
+    signal = Signal.from_array(values, rate_hz=10.0).resampled(20.0)
+    assert signal.observed[:, 1].all()
+    assert np.flatnonzero(~signal.observed[:, 0]).tolist() == list(range(80, 120))
+    np.testing.assert_allclose(signal.values[signal.observed], 1.0, atol=1e-3)
+
+
+def test_resampling_to_no_rate_is_refused() -> None:
+    with pytest.raises(SignalError, match="signal 'x': expected rate_hz > 0, got 0"):
+        Signal.from_array([1.0, 2.0], id="x").resampled(0)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (3, 4, 2), (1, 1), (2, 1, 1)])
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy, np.ndarray.tolist], ids=["numpy", "torch", "lists"])
+def test_arrays_of_windows(shape: tuple[int, ...], kind: Callable[[npt.NDArray[Any]], Any]) -> None:
+    stack = np.random.default_rng(0).normal(size=shape)
+    signals = as_signals(kind(stack))
+    assert [signal.id for signal in signals] == [str(n) for n in range(shape[0])]
+    assert all(same(signal, row.reshape(shape[1], -1)) for signal, row in zip(signals, stack, strict=True))
+
+
+def test_lists_of_unequal_lengths() -> None:
+    rows = [[1.0], [1.0, np.nan, 3.0], np.asarray([[4.0], [5.0]])]
+    signals = as_signals(rows)
+    assert [signal.length for signal in signals] == [1, 3, 2]
+    assert all(same(signal, np.reshape(row, (-1, 1))) for signal, row in zip(signals, rows, strict=True))
+
+
+def test_signals_pass_as_they_are() -> None:
+    one, other = Signal.from_array([1.0], id="a"), Signal.from_array([2.0], id="b")
+    assert as_signals(one) == [one]
+    assert as_signals(iter((one, other))) == [one, other]
+    mixed = as_signals([one, [3.0, 4.0]])
+    assert mixed[0] is one
+    assert (mixed[1].id, mixed[1].length) == ("1", 2)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (None, "expected an array, a list of arrays, a frame or signals, got NoneType"),
+        ("text", "expected an array, .* got str"),
+        (3, "expected an array, .* got int"),
+        ([], "expected at least one signal, got none"),
+        (iter(()), "expected at least one signal, got none"),
+        ([1.0, 2.0], r"expected an array \(N, T\) or \(N, T, C\), got 1D with shape \(2,\)"),
+        (np.zeros(3), r"got 1D with shape \(3,\)"),
+        (np.zeros((1, 2, 3, 4)), r"got 4D with shape \(1, 2, 3, 4\)"),
+        (np.zeros((0, 3)), r"expected at least one signal of one sample, .* \(shape=\(0, 3\)\)"),
+        (np.zeros((3, 0)), r"\(shape=\(3, 0\)\)"),
+        ([[1.0, 2.0], ["a", "b"]], "signal '1': expected numbers"),
+        ([[1.0, 2.0], [np.nan]], "signal '1' is all NaN"),
+        ([[1.0], [[1, 2], [3]]], "signal '1': expected .* got rows of unequal length"),
+        ([[1.0], 2.0], r"signal '1': expected values \(T, C\)"),
+        ({"a": [1.0]}, r"expected an array \(N, T\)"),
+    ],
+)
+def test_what_holds_no_signals_is_refused(X: Any, message: str) -> None:
+    with pytest.raises(SignalError, match=message):
+        as_signals(X)
+
+
+LONG: dict[str, list[Any]] = {
+    "id": [10, 2, 10, 2, 2],
+    "time": [1.0, 2.0, 0.0, 0.0, 1.0],
+    "x": [11.0, 22.0, 10.0, 20.0, 21.0],
+    "y": [1.0, None, 1.0, 3.0, 3.0],
+    "label": ["b", "a", "b", "a", "a"],
+}
+
+
+def test_long_frames_group_by_id_and_order_by_time(frame: Frame) -> None:
+    signals = from_frame(frame(LONG), rate_hz=5.0)
+    assert [signal.id for signal in signals] == ["2", "10"]
+    assert same(signals[0], [[20, 3], [21, 3], [22, np.nan]])
+    assert same(signals[1], [[10, 1], [11, 1]])
+    assert all(signal.channels == ("x", "y") and signal.rate_hz == 5.0 for signal in signals)
+
+
+def test_long_frames_without_time_keep_the_order_of_rows(frame: Frame) -> None:
+    signals = from_frame(frame({name: LONG[name] for name in ("id", "x")}))
+    assert [signal.values.ravel().tolist() for signal in signals] == [[22, 20, 21], [11, 10]]
+
+
+def test_wide_frames_have_a_signal_in_each_row(frame: Frame) -> None:
+    table = frame({"t0": [1.0, 2.0], "t1": [3.0, None], "label": ["b", "a"]})
+    signals = as_signals(table)
+    assert [signal.id for signal in signals] == ["0", "1"]
+    assert same(signals[0], [[1], [3]])
+    assert same(signals[1], [[2], [np.nan]])
+    labels = frame_labels(table)
+    assert labels is not None
+    assert labels.tolist() == ["b", "a"]
+
+
+def test_labels_stand_in_the_order_of_signals(frame: Frame) -> None:
+    labels = frame_labels(frame(LONG))
+    assert labels is not None
+    assert labels.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("ids", [["b", "a", "10", "9"], ["²", "2", "①", "1"], [2.5, 10.0, 1.0, 0.5]])
+def test_signals_and_labels_agree_whatever_the_ids(frame: Frame, ids: list[Any]) -> None:
+    table = frame({"id": ids, "x": [0.0, 1.0, 2.0, 3.0], "label": ["0", "1", "2", "3"]})
+    labels = frame_labels(table)
+    assert labels is not None
+    assert [str(int(signal.values.item())) for signal in from_frame(table)] == labels.tolist()
+
+
+@pytest.mark.parametrize("columns", [("id", "x"), ("t0", "t1")])
+def test_frames_without_labels_have_none(frame: Frame, columns: tuple[str, ...]) -> None:
+    assert frame_labels(frame({name: [1, 2] for name in columns})) is None
+
+
+def test_two_labels_for_one_id_are_refused(frame: Frame) -> None:
+    with pytest.raises(SignalError, match="signal '2' has two labels, 'a' and 'c'; give it one"):
+        frame_labels(frame({**LONG, "label": ["b", "a", "b", "c", "a"]}))
+
+
+@pytest.mark.parametrize("columns", [("id", "x"), ("t0", "t1")])
+def test_frames_without_rows_are_refused(frame: Frame, columns: tuple[str, ...]) -> None:
+    with pytest.raises(SignalError, match="expected at least one signal"):
+        as_signals(frame({name: [] for name in columns}))
+
+
+def test_text_in_a_frame_is_refused(frame: Frame) -> None:
+    with pytest.raises(SignalError, match="signal '1': expected numbers, got could not convert string to float"):
+        as_signals(frame({"id": [1, 1], "x": [1.0, 2.0], "note": ["calm", "loud"]}))
+
+
+def test_a_frame_without_channels_is_refused(frame: Frame) -> None:
+    with pytest.raises(SignalError, match=r"signal '1': expected values \(T, C\)"):
+        as_signals(frame({"id": [1, 2]}))
+
+
+def test_frames_need_narwhals(frame: Frame, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = frame(LONG)
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+    with pytest.raises(MissingExtraError, match=r"frame needs narwhals, .*; pip install 'geopatch-ts\[frames\]'"):
+        as_signals(table)
+
+
+def test_numbers_stand_in_order_of_size_before_text() -> None:
+    assert sorted(["b", "10", "9.5", "a", "²", "9", "1.2.3", "."], key=_natural) == [
+        *("9", "9.5", "10"),
+        *(".", "1.2.3", "a", "b", "²"),
+    ]
+
+
+@given(st.text())
+def test_any_id_has_a_place(text: str) -> None:
+    rank, number, kept = _natural(text)
+    assert kept == text
+    assert rank == 1 or number == float(text)
