@@ -1,4 +1,4 @@
-# Every target sets itself up: the first one builds .venv from requirements.lock, later ones find it ready.
+# Every target sets itself up: the first one builds .venv from the lock, later ones find it ready.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 TORCH := 2.13.0
 BIN := .venv/bin
+LOCK := $(shell $(PYTHON) -c 'import sys; print("requirements.lock" if sys.version_info >= (3, 11) else "requirements-3.10.lock")')
 READY := .venv/.ready
 CODE := src tests $(sort $(dir $(wildcard benchmarks/*.py examples/*.py runs/*.py)))
 
@@ -35,32 +36,32 @@ types: $(READY)
 bench: $(READY)  ## run the benchmarks
 	$(BIN)/python benchmarks/run.py
 
-# torch stays at one version for everybody; its local tag (+cpu, +cu...) depends on the machine and is cut off.
-# The extra `all` is spelled out: it names this package itself, which would be locked to this folder.
-lock: $(READY)  ## resolve the dependencies anew and write requirements.lock
+# torch stays at one version for everybody; its local tag (+cpu, +cu...) and its CUDA libraries depend on the machine and
+# are cut off. The extra `all` is spelled out: it names this package itself, which would be locked to this folder.
+lock: $(READY)  ## resolve the dependencies anew and write the lock of this Python
 	$(BIN)/pip-compile pyproject.toml --extra frames --extra plot --extra multi-gpu --extra dev \
 	  --upgrade --upgrade-package torch==$(TORCH) --output-file .venv/lock.found \
 	  --quiet --no-header --no-config --strip-extras --no-build-isolation \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --unsafe-package pip
 	@{ echo "# Every library of all extras, pinned. Made by: make lock"; \
-	  echo "# The other targets of the Makefile install it; it needs Python 3.11 or newer."; \
-	  sed -E 's/^([a-z0-9._-]+==[^+ ]+)\+[a-z0-9.]+/\1/' .venv/lock.found; } > .venv/lock.new
-	@if grep -nE '://|^(nvidia|cuda|triton)' .venv/lock.new; then \
-	  echo "the lines above belong to this machine only; requirements.lock stays as it was" >&2; exit 1; fi
-	@mv .venv/lock.new requirements.lock
+	  awk '/^[a-z]/ {cut = /^(nvidia|cuda|triton)/} !cut' .venv/lock.found \
+	  | sed -E 's/^([a-z0-9._-]+==[^+ ]+)\+[a-z0-9.]+/\1/'; } > .venv/lock.new
+	@if grep -n '://' .venv/lock.new; then \
+	  echo "the lines above belong to this machine only; $(LOCK) stays as it was" >&2; exit 1; fi
+	@mv .venv/lock.new $(LOCK)
 
 clean:  ## remove build output and caches (.venv stays)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage .coverage.* coverage.xml
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .ready is touched last, so an interrupted install is taken up again by the next make.
-$(READY): pyproject.toml requirements.lock
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; v >= (3, 11) or sys.exit("expected Python 3.11 or newer for \
-	the pinned set-up (the package itself needs 3.10), got %d.%d; try: make PYTHON=python3.12 ..." % v)'
+$(READY): pyproject.toml $(LOCK)
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; v >= (3, 10) or sys.exit("expected Python 3.10 or newer, \
+	got %d.%d; try: make PYTHON=python3.12 ..." % v)'
 	@echo "setting up .venv (a few minutes the first time)"
 	@rm -f $@
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet -r requirements.lock || { echo "setting up .venv failed, the reason \
+	@$(BIN)/python -m pip install --quiet -r $(LOCK) || { echo "setting up .venv failed, the reason \
 	stands above; after a set-up that was cut short, rm -rf .venv and make again" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@

@@ -53,3 +53,9 @@ def awkward(channels: int) -> list[Signal]:
 @pytest.fixture(params=[1, 3], ids=["one channel", "three channels"])
 def awkward_signals(request: pytest.FixtureRequest) -> list[Signal]:
     return awkward(request.param)
+
+
+@pytest.fixture
+def mixed_signals() -> list[Signal]:
+    """The awkward signals with two channels."""
+    return awkward(2)

@@ -19,10 +19,10 @@ from geopatch.evaluate.metrics import Ranking, Scores, retrieval_scores
 
 
 def random_ranking(seed: int, queries: int = 17, gallery: int = 23, levels: int | None = None) -> Ranking:
-    """Scores without ties, or with `levels` different values; each query is one of the gallery and leaves itself out."""
+    """Scores without ties, or with `levels` different values; each query is in the gallery and leaves itself out."""
     generator = torch.Generator().manual_seed(seed)
-    if levels is None:
-        scores = torch.stack([torch.randperm(gallery, generator=generator) for _ in range(queries)]) / gallery
+    if levels is None:  # above 0: torchmetrics' MAP takes nothing else for found
+        scores = torch.stack([1 + torch.randperm(gallery, generator=generator) for _ in range(queries)]) / gallery
     else:
         scores = torch.randint(levels, (queries, gallery), generator=generator).float()
     relevant = torch.rand(queries, gallery, generator=generator) < 0.15

@@ -16,7 +16,7 @@ from geopatch.errors import SignalError, at_least, one_of
 Track = npt.NDArray[np.float64]
 
 EPSILON = 1e-6
-PENALTY = 100.0  # of ADMM: at 1 it still stood 4 % (median) above the minimum after 200 iterations, here 2 %
+PENALTY = 100.0  # of ADMM: 200 iterations over 1000 samples end 0.4 % above the minimum, at 1.0 they end 10 % above it
 
 
 @dataclass(frozen=True, eq=False)

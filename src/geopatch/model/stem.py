@@ -103,11 +103,11 @@ class PatchStem(nn.Module):
 
     def __init__(self, channels: int, width: int, *, pooled: bool) -> None:
         super().__init__()
-        self.lift = nn.Conv1d(channels, width, 3, padding=1)
+        self.lift = TimeConvolution(channels, width, 3, stride=1)
         self.join = nn.Linear(2 * width, width) if pooled else None
 
     def forward(self, batch: PatchBatch) -> tuple[Tensor, Tensor]:
-        lifted = F.gelu(self.lift(batch.patches.flatten(0, 1).mT)).mT  # (B K, L, d)
+        lifted = F.gelu(self.lift(batch.patches.flatten(0, 1)))  # (B K, L, d)
         places = lifted.unflatten(0, batch.patches.shape[:2])
         if self.join is None:
             return places, batch.inside

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geopatch.model.stem import masked_mean_max
+from geopatch.model.stem import TimeConvolution, masked_mean_max
 
 PATCH_ENCODERS = ("mlp", "cnn", "attention")
 
@@ -58,11 +58,10 @@ class MultiscaleMix(nn.Module):
         super().__init__()
         shares = (width - 2 * (width // 3), width // 3, width // 3)
         self.branches = nn.ModuleList(
-            nn.Conv1d(width, share, kernel, padding=kernel // 2)
-            for share, kernel in zip(shares, (3, 5, 7), strict=True)
+            TimeConvolution(width, share, kernel, stride=1) for share, kernel in zip(shares, (3, 5, 7), strict=True)
         )
         self.norm = nn.LayerNorm(width)
 
     def forward(self, u: Tensor, mask: Tensor) -> Tensor:
-        x = (u * mask[..., None]).mT  # (N, d, L)
-        return u + F.gelu(self.norm(torch.cat([branch(x) for branch in self.branches], dim=1).mT))
+        x = u * mask[..., None]  # (N, L, d)
+        return u + F.gelu(self.norm(torch.cat([branch(x) for branch in self.branches], dim=-1)))

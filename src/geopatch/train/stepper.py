@@ -4,6 +4,7 @@ small trainings are bound by kernel launches, not by arithmetic."""
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -119,6 +120,6 @@ def uses_bfloat16(config: TrainConfig, device: torch.device) -> bool:
     if config.precision != "auto":
         return config.precision == "bfloat16"
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported()
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+        return bool(torch.cuda.is_bf16_supported())
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(capabilities.get("amx_bf16", False))

@@ -1,0 +1,48 @@
+"""Markdown tables from result rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from geopatch.evaluate.rows import Row, Summary, summarise
+
+HEADINGS = {("clean", "cosine"): "clean, cosine", ("clean", "fused"): "clean, fused"}
+HEADINGS |= {("warped queries", "cosine"): "warped, cosine", ("warped queries", "fused"): "warped, fused"}
+
+
+def results_page(rows: Sequence[Row]) -> str:
+    """A table of R@1 / mAP for each preset, and what the rows say about how they came to be."""
+    summaries = summarise(rows)
+    presets = list(dict.fromkeys(line.preset for line in summaries))
+    parts = [_table(preset, [line for line in summaries if line.preset == preset]) for preset in presets]
+    return "\n\n".join([*parts, _provenance(rows)]) + "\n"
+
+
+def _table(preset: str, lines: Sequence[Summary]) -> str:
+    names = list(dict.fromkeys(line.data for line in lines))
+    head = f"| `{preset}` preset, R@1 / mAP | seeds | {' | '.join(HEADINGS.values())} | fit |"
+    rule = "|---|---|" + "---|" * len(HEADINGS) + "---|"
+    return "\n".join([head, rule, *(_line(name, [line for line in lines if line.data == name]) for name in names)])
+
+
+def _line(name: str, lines: Sequence[Summary]) -> str:
+    found = {(line.stress, line.scorer): line for line in lines}
+    cells = " | ".join(_cell(found.get(key)) for key in HEADINGS)
+    shown = name.removesuffix("_TEST")
+    return f"| {shown} | {lines[0].seeds} | {cells} | {lines[0].fit_s / 60:.1f} min |"
+
+
+def _cell(line: Summary | None) -> str:
+    return "-" if line is None else f"{line.scores['recall@1']:.3f} / {line.scores['map']:.3f}"
+
+
+def _provenance(rows: Sequence[Row]) -> str:
+    versions = sorted({", ".join(f"{name} {number}" for name, number in row.versions.items()) for row in rows})
+    protocols = sorted({f"{row.protocol} ({row.protocol_digest})" for row in rows})
+    configs = sorted({f"{row.preset} {row.config_digest}" for row in rows})
+    without = sum(row.without_positive for row in rows if (row.scorer, row.stress) == ("cosine", "clean"))
+    return (
+        f"Protocol {', '.join(protocols)}; config digests {', '.join(configs)}; devices "
+        f"{', '.join(sorted({row.device for row in rows}))}; {'; '.join(versions)}. Queries without a right candidate, "
+        f"left out of the means: {without}. Failed runs: {sum(row.failures for row in rows)}."
+    )

@@ -1,0 +1,37 @@
+"""The demo runs, measures and draws."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from geopatch import demo
+from geopatch.cli import main
+from geopatch.data.sample import ecg_windows
+
+
+def test_demo_measures_both_samples_and_draws_hits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["demo", "--out", str(tmp_path / "demo"), "--steps", "2", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    seen = {(row["data"], row["stress"]) for row in told["rows"]}
+    assert seen == {
+        (data, stress) for data in ("BasicMotions_TEST", "ecg_windows") for stress in ("clean", "warped queries")
+    }
+    assert (tmp_path / "demo" / "hits.png").read_bytes().startswith(b"\x89PNG")
+    assert told["figure"] == str(tmp_path / "demo" / "hits.png")
+
+
+def test_no_sample_of_the_search_was_trained_on() -> None:
+    before, after = demo._by_time(ecg_windows(), demo.TRAIN_S)
+    assert max(signal.start_s + signal.duration_s for signal in before.signals) <= demo.TRAIN_S
+    assert min(signal.start_s for signal in after.signals) >= demo.TRAIN_S
+    assert len(before) > len(after) > 300
+
+
+def test_drawn_hits_do_not_overlap() -> None:
+    windows = ecg_windows().subset(np.arange(20))
+    kept = demo._apart(windows, np.asarray([4, 5, 3, 6, 2]))
+    assert kept == [4, 6, 2]

@@ -1,0 +1,37 @@
+"""Tables say what the rows say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from geopatch.evaluate.report import results_page
+from geopatch.evaluate.rows import Row
+
+ROW = Row(
+    data="Leaf_TEST",
+    data_digest="d",
+    preset="default",
+    config_digest="c",
+    seed=0,
+    protocol="standard",
+    protocol_digest="p",
+    scorer="cosine",
+    stress="clean",
+    scores={"recall@1": 0.5, "map": 0.25},
+    queries=10,
+    without_positive=2,
+    fit_s=60.0,
+    encode_s=1.0,
+    peak_memory_mb=1.0,
+    device="cpu",
+)
+
+
+def test_a_page_has_a_table_for_each_preset_with_means_over_seeds() -> None:
+    better = replace(ROW, seed=1, scores={"recall@1": 0.7, "map": 0.35}, without_positive=0)
+    warped = replace(ROW, stress="warped queries", scorer="fused", scores={"recall@1": 0.4, "map": 0.2})
+    page = results_page([ROW, better, warped, replace(ROW, preset="paper", config_digest="e")])
+    assert "| Leaf | 2 | 0.600 / 0.300 | - | - | 0.400 / 0.200 | 1.0 min |" in page
+    assert "| `paper` preset, R@1 / mAP |" in page
+    assert "left out of the means: 4." in page
+    assert "config digests default c, paper e" in page
