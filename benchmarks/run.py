@@ -1,4 +1,4 @@
-"""How fast training and encoding are beside the floor that their operations set. Machines are noisy: read the ratios."""
+"""How fast training and encoding are beside the floor their operations set. Machines are noisy: read the ratios."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def measure(name: str, config: ModelConfig, channels: int) -> None:
         wall, cpu = median_s(lambda: encoder.encode(batch))
     print(
         f"{name:8s} C={channels:2d} encode  {flops / WINDOWS / 1e6:5.1f} MFLOP a window"
-        f"  {wall / WINDOWS * 1e6:7.0f} us wall  {cpu / WINDOWS * 1e6:7.0f} us CPU  {wall / (flops / speed):4.1f} x the floor"
+        f"  {wall / WINDOWS * 1e6:7.0f} us wall  {cpu / WINDOWS * 1e6:7.0f} us CPU"
+        f"  {wall / (flops / speed):4.1f} x the floor"
     )
     settings = TrainConfig()
     labels = torch.arange(WINDOWS) % 8

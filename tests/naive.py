@@ -68,7 +68,7 @@ def affine_residual(patch: Array, weights: Array) -> tuple[Array, Array]:
 def local_residual(patch: Array, weights: Array) -> Array:
     """The affine residual over the local rate."""
     residual, slopes = affine_residual(patch, weights)
-    return residual / np.maximum(np.abs(slopes), EPSILON)
+    return np.asarray(residual / np.maximum(np.abs(slopes), EPSILON))
 
 
 def residual_norms(residual: Array, weights: Array) -> list[float]:

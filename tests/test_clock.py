@@ -1,4 +1,4 @@
-"""Laws of the clock: it never runs backwards, meets its anchors, and its affine gauge leaves no trace in the residual."""
+"""Laws of the clock: it never runs backwards, meets its anchors, and its affine gauge leaves the residual alone."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_normal_bands_are_those_of_the_dense_matrix(size: int) -> None:
 @pytest.mark.parametrize("size", [3, 4, 9])
 def test_transposed_differences_are_those_of_the_dense_matrices(size: int) -> None:
     first, second = np.diff(np.eye(size), axis=0), np.diff(np.eye(size), 2, axis=0)
-    one, two = np.arange(1.0, size), np.arange(2.0, size)
+    one, two = np.random.default_rng(0).normal(size=size - 1), np.random.default_rng(1).normal(size=size - 2)
     np.testing.assert_allclose(clock_module._first_transposed(one, size), first.T @ one)
     np.testing.assert_allclose(clock_module._second_transposed(two, size), second.T @ two)
 
@@ -174,18 +174,39 @@ def test_the_trend_filter_is_monotone_and_no_worse_than_its_start(anchors: list[
     assert objective(found, start) <= objective(start, start) + 1e-6 * (1 + objective(start, start))
 
 
-def test_the_trend_filter_solves_its_problem() -> None:
-    start = np.maximum.accumulate(np.cumsum(np.random.default_rng(0).normal(0.3, 1.0, size=12)))
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(np.maximum.accumulate(np.random.default_rng(0).normal(0.3, 1.0, size=12).cumsum()), id="rough"),
+        pytest.param(np.repeat([0.0, 4.0], 6), id="a step"),
+        pytest.param(np.cumsum(np.repeat([0.01, 0.02, 0.005], 4)), id="a slow clock"),
+    ],
+)
+def test_the_trend_filter_solves_its_problem(start: Track) -> None:
+    def cost(steps: npt.NDArray[np.float64]) -> float:
+        """Of the clock with these steps, each taken forwards."""
+        return objective(np.cumsum(np.concatenate([steps[:1], np.abs(steps[1:])])), start)
 
-    def from_steps(steps: Track) -> Track:
-        return np.asarray(np.cumsum(np.concatenate([steps[:1], np.abs(steps[1:])])), dtype=np.float64)
-
-    best = min(
-        minimize(lambda steps: objective(from_steps(steps), start), begin, method="Powell", tol=1e-10).fun
-        for begin in (np.diff(start, prepend=0.0), np.full(12, np.diff(start).mean()))
-    )
+    begins = (np.diff(start, prepend=0.0), np.full(12, np.diff(start).mean()))
+    best = min(float(minimize(cost, begin, method="Powell", tol=1e-10).fun) for begin in begins)
     assert objective(trend_filter(start), start) <= best * (1 + 1e-3)
     assert objective(start, start) > 1.5 * best
+
+
+@pytest.mark.parametrize("gap", [20, 100])
+def test_the_trend_filter_comes_near_its_minimum_on_clocks_of_beats(gap: int) -> None:
+    beats = np.random.default_rng(0).normal(gap, 0.12 * gap, size=512 // gap + 3).cumsum() - gap
+    start = clock_from_anchors(beats, 512).time
+    best = objective(trend_filter(start, iterations=5000), start)
+    assert objective(trend_filter(start), start) <= 1.05 * best
+
+
+@pytest.mark.parametrize("strength", [0.0, 1000.0])
+def test_the_strength_of_the_trend_filter_goes_from_nothing_to_a_line(strength: float) -> None:
+    start = clock_from_anchors(ANCHORS, GRID, MARKS).time
+    found = trend_filter(start, strength, iterations=2000)
+    line = np.polyval(np.polyfit(np.arange(GRID), start, 1), np.arange(GRID))
+    np.testing.assert_allclose(found, line if strength else start, atol=1e-3)
 
 
 def test_the_trend_filter_leaves_a_line_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import naive
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -10,7 +11,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-import naive
 from geopatch.geometry import (
     DESCRIPTORS,
     Geometry,
@@ -149,7 +149,7 @@ def test_local_residual_sees_what_no_affine_change_explains() -> None:
 @pytest.mark.parametrize("clock", [False, True], ids=["values", "clock"])
 def test_descriptors_and_evidence_equal_their_twins(awkward_signals: list[Signal], clock: bool) -> None:
     windows = stack(awkward_signals)
-    found, scaffold = describe(windows, clock=clock)
+    found, _ = describe(windows, clock=clock)
     source = clock_of(windows) if clock else windows.values
     for row, length in enumerate(windows.lengths.tolist()):
         series = source[row, :length].double().numpy()
@@ -175,7 +175,8 @@ def test_confidence_multiplies_the_last_two_entries_of_the_evidence() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_each_descriptor_can_be_switched_off(name: str) -> None:
     windows = stack([Signal.from_array(np.random.default_rng(0).normal(size=50))])
-    everything = dict(zip(NAMES, describe(windows)[0].descriptors.split(list(DESCRIPTORS.values()), dim=-1), strict=True))
+    columns = describe(windows)[0].descriptors.split(list(DESCRIPTORS.values()), dim=-1)
+    everything = dict(zip(NAMES, columns, strict=True))
     kept = tuple(other for other in NAMES if other != name)
     found = describe(windows, kept)[0].descriptors
     assert found.shape[-1] == sum(DESCRIPTORS.values()) - DESCRIPTORS[name]

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import naive
 import numpy as np
 import pytest
 import torch
@@ -15,7 +16,6 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-import naive
 from geopatch.errors import ConfigError, SignalError
 from geopatch.geometry import DESCRIPTORS
 from geopatch.model.aggregate import AGGREGATES, OrderedAggregate, SetAggregate
@@ -130,6 +130,21 @@ def test_padding_changes_nothing_in_training(mixed_signals: list[Signal], stem: 
     close(encoder.encode(padded(stack(mixed_signals), 37)).embedding, first.embedding)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_full_windows_need_no_masks(training: bool) -> None:
+    """Windows of one length leave out what only serves padding, and nothing changes."""
+    signals = [Signal.from_array(np.random.default_rng(n).normal(size=(53, 2))) for n in range(4)]
+    found, windows = [], stack(signals)
+    for masked in (True, False):
+        torch.manual_seed(1)
+        encoder = build(signals, dropout=0.0).train(training)
+        encoded = encoder.encode(replace(windows, padded=masked))
+        norms = [buffer for buffer in encoder.buffers() if buffer.is_floating_point()]
+        found.append([encoded.embedding, encoded.tokens, *norms])
+    for one, other in zip(*found, strict=True):
+        close(one, other)
+
+
 def spoiled(batch: PatchBatch) -> PatchBatch:
     """The batch with rubbish in everything that belongs to padded tokens."""
     hole = ~batch.valid[..., None]
@@ -168,11 +183,15 @@ def test_embedding_and_tokens_are_unit_vectors(awkward_signals: list[Signal]) ->
 def test_gated_tokens_are_tokens_times_their_gate(mixed_signals: list[Signal]) -> None:
     encoder = build(mixed_signals)
     batch = encoder.patch(encoder.scale(stack(mixed_signals)))
+    gated = encoder(batch)
     assert encoder.gate is not None
     opening = encoder.gate(batch.geometry.evidence, batch.valid)
     encoder.gate = None
-    plain = encoder(batch).gated
-    encoder = build(mixed_signals)
+    plain = encoder(batch)
+    close(gated.gated, plain.gated * opening[..., None])
+    assert torch.equal(gated.tokens, plain.tokens)
+    assert not torch.allclose(gated.embedding, plain.embedding, atol=1e-3)
+    close(F.normalize(plain.gated, dim=-1), plain.tokens)
 
 
 @pytest.mark.parametrize("kind", RECONSTRUCTIONS)
@@ -200,11 +219,16 @@ def test_a_patch_stem_is_blind_to_what_lies_around_and_a_context_stem_is_not(mix
         assert torch.equal(first, other) == (stem == "patch")
 
 
-def test_every_parameter_learns(mixed_signals: list[Signal]) -> None:
-    encoder = build(mixed_signals, reconstruction="operator").train()
+@pytest.mark.parametrize("kind", RECONSTRUCTIONS)
+@pytest.mark.parametrize("fuse", FUSES)
+@pytest.mark.parametrize(("stem", "patch_encoder"), [("context", "mlp"), ("patch", "attention")])
+def test_every_parameter_learns(
+    mixed_signals: list[Signal], kind: str, fuse: str, stem: str, patch_encoder: str
+) -> None:
+    encoder = build(mixed_signals, reconstruction=kind, fuse=fuse, stem=stem, patch_encoder=patch_encoder).train()
     encoded = encoder.encode(stack(mixed_signals))
-    assert encoded.reconstruction is not None
-    (encoded.embedding.sum() + encoded.tokens.sum() + encoded.reconstruction.sum()).backward()  # type: ignore[no-untyped-call]
+    parts = [encoded.embedding, encoded.tokens, encoded.reconstruction]
+    torch.stack([part.sum() for part in parts if part is not None]).sum().backward()
     for name, parameter in encoder.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
@@ -356,7 +380,7 @@ def test_one_window_of_256_samples_is_cheap(capsys: pytest.CaptureFixture[str]) 
     assert 1 < mflop <= MOST_MFLOP
 
 
-def statistics(norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
+def statistics(norm: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
     assert norm.running_mean is not None
     assert norm.running_var is not None
     return norm.running_mean.clone(), norm.running_var.clone()
@@ -369,9 +393,7 @@ def test_masked_batch_norm_equals_its_twin() -> None:
     x, inside = torch.randn(4, 7, 3) * 2 + 1, mask_of(7, 3, 1, 5, size=7)  # 16 samples
     found = norm.forward_masked(x, inside).detach()
     weight, bias = (part.detach().double().numpy() for part in (norm.weight, norm.bias))
-    twin, new_mean, new_variance = naive.masked_batch_norm(
-        x.double().numpy(), inside.numpy(), weight, bias, norm.eps
-    )
+    twin, new_mean, new_variance = naive.masked_batch_norm(x.double().numpy(), inside.numpy(), weight, bias, norm.eps)
     np.testing.assert_allclose(found[inside].numpy(), twin[inside.numpy()], atol=1e-5)
     after = [part.numpy() for part in statistics(norm)]
     np.testing.assert_allclose(after[0], 0.9 * mean + 0.1 * new_mean, atol=1e-5)
@@ -388,10 +410,12 @@ def test_masked_batch_norm_stands_still_after_training() -> None:
     assert all(torch.equal(*pair) for pair in zip(statistics(norm), (mean, variance), strict=True))
 
 
-def test_masked_batch_norm_of_full_windows_is_batch_norm() -> None:
+@pytest.mark.parametrize("given", [True, False], ids=["with a mask", "without"])
+def test_masked_batch_norm_of_full_windows_is_batch_norm(given: bool) -> None:
     masked, plain = MaskedBatchNorm(3), nn.BatchNorm1d(3)
     x = torch.randn(4, 7, 3)
-    close(masked.forward_masked(x, mask_of(7, 7, 7, 7, size=7)), plain(x.mT).mT)
+    whole = mask_of(7, 7, 7, 7, size=7) if given else None
+    close(masked.forward_masked(x, whole), plain(x.mT).mT)
     for one, other in zip(statistics(masked), statistics(plain), strict=True):
         close(one, other)
 
@@ -588,6 +612,7 @@ def test_the_operator_reads_only_places_that_hold_samples(mixed_signals: list[Si
     features, mask = encoder.stem(batch)
     held = features[short, 0, : mixed_signals[short].length]
     assert isinstance(encoder.rebuild, ConditionalOperator)
+    assert encoder.geometry is not None
     expected = encoder.rebuild(held.mean(0), encoder.geometry(batch.geometry.descriptors)[short, 0])
     rebuilt = encoder(batch).reconstruction
     assert rebuilt is not None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import naive
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-import naive
 from geopatch.errors import ConfigError, SignalError
 from geopatch.geometry import DESCRIPTORS, motion
 from geopatch.patches import PatchConfig, WindowBatch, cut, fill_gaps, patchify, stack
@@ -79,15 +79,24 @@ def test_bridging_does_not_edit_its_input() -> None:
 
 
 def test_confidence_is_the_share_of_channels_measured() -> None:
-    windows = stack([Signal.from_array([[1, NAN], [NAN, NAN], [1, 2]]), Signal.from_array([[1, 2]] * 4)])
+    gaps = np.asarray([[1, NAN], [NAN, NAN], [1, 2]])
+    windows = stack([Signal.from_array(gaps), Signal.from_array([[1, 2]] * 4)])
     assert windows.confidence.tolist() == [[0.5, 0, 1, 0], [1, 1, 1, 1]]
     assert windows.lengths.tolist() == [3, 4]
     assert windows.inside.tolist() == [[True] * 3 + [False], [True] * 4]
     assert len(windows) == 2
 
 
+def test_a_batch_knows_whether_it_is_padded() -> None:
+    even, uneven = ([Signal.from_array(np.ones(n)) for n in lengths] for lengths in ((5, 5), (5, 4)))
+    assert not stack(even).padded
+    assert stack(uneven).padded
+    assert not stack(even).rows(slice(0, 1)).to("cpu").trimmed().padded
+    assert stack(uneven).rows(slice(0, 1)).to("cpu").trimmed().padded
+
+
 def test_other_channel_counts_are_refused() -> None:
-    with pytest.raises(SignalError, match="signal 'b' has 2 channels, the first .*1; give all"):
+    with pytest.raises(SignalError, match=r"signal 'b' has 2 channels, the first .*1; give all"):
         stack([Signal.from_array([1.0]), Signal.from_array([[1.0, 2.0]], id="b")])
 
 

@@ -91,6 +91,25 @@ def test_scores_equal_the_naive_twin(trained: Trained, split: Collection) -> Non
     assert row.scores["map"] == pytest.approx(np.mean(precisions), abs=1e-6)
 
 
+@pytest.mark.parametrize("scorer", ["maxsim", "fused"])
+def test_a_shortlist_equals_the_naive_twin(
+    scorer: str, trained: Trained, split: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the three nearest are ordered anew; the query itself takes none of the three places."""
+    monkeypatch.setattr(retrieval, "SHORTLIST", 3)
+    (row,) = evaluate(trained, split, scorers=[scorer], stresses=["clean"])
+    encoding = trained.estimator.encode(split.signals)
+    vectors, tokens, valid = encoding.embedding.astype(float), encoding.tokens.astype(float), encoding.valid
+    assert split.labels is not None
+    precisions = []
+    for n, vector in enumerate(vectors):
+        others = np.flatnonzero(np.arange(len(vectors)) != n)
+        query, gallery = (tokens[n], valid[n]), (tokens[others], valid[others])
+        order = naive.rerank(vectors[others] @ vector, *query, *gallery, scorer, 3)
+        precisions.append(naive.average_precision([split.labels[others[m]] == split.labels[n] for m in order]))
+    assert row.scores["map"] == pytest.approx(np.mean(precisions), abs=1e-6)
+
+
 def test_chunks_change_nothing(
     trained: Trained, split: Collection, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import naive
 import numpy as np
 import pytest
 import torch
@@ -9,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-import naive
 from geopatch.evaluate.stress import warped
 from geopatch.geometry import motion
 from geopatch.patches import PatchBatch, PatchConfig, patchify, stack

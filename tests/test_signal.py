@@ -27,7 +27,7 @@ def frame(request: pytest.FixtureRequest) -> Frame:
     return make
 
 
-def same(signal: Signal, values: npt.ArrayLike) -> bool:
+def same(signal: Signal, values: Any) -> bool:
     """Equal numbers in equal shape, NaN equal to NaN."""
     expected = np.asarray(values, dtype=np.float32)
     return signal.values.shape == expected.shape and bool(np.array_equal(signal.values, expected, equal_nan=True))
@@ -63,7 +63,10 @@ def test_a_signal_does_not_edit_its_input() -> None:
         (["a", "b"], "signal 'x': expected numbers, got could not convert string to float: .*; NaN marks"),
         ([1.0, None, {}], "signal 'x': expected numbers, got argument must be a string or a number"),
         ([1 + 2j], "signal 'x': expected real numbers, got complex"),
-        (np.asarray(["2020-01-01"], dtype="M8[s]"), r"signal 'x': expected numbers, got datetime64\[s\]; a time column"),
+        (
+            np.asarray(["2020-01-01"], dtype="M8[s]"),
+            r"signal 'x': expected numbers, got datetime64\[s\]; a time column",
+        ),
         ([0.0, np.inf], "signal 'x' contains inf at sample 1; .* use NaN"),
         ([0.0, 0.0, -np.inf], "signal 'x' contains inf at sample 2"),
         ([1.0, 1e300], "signal 'x' contains inf at sample 1"),
@@ -158,7 +161,7 @@ def test_arrays_of_windows(shape: tuple[int, ...], kind: Callable[[npt.NDArray[A
 
 
 def test_lists_of_unequal_lengths() -> None:
-    rows = [[1.0], [1.0, np.nan, 3.0], np.asarray([[4.0], [5.0]])]
+    rows: list[Any] = [[1.0], [1.0, np.nan, 3.0], np.asarray([[4.0], [5.0]])]
     signals = as_signals(rows)
     assert [signal.length for signal in signals] == [1, 3, 2]
     assert all(same(signal, np.reshape(row, (-1, 1))) for signal, row in zip(signals, rows, strict=True))
@@ -290,3 +293,10 @@ def test_any_id_has_a_place(text: str) -> None:
     rank, number, kept = _natural(text)
     assert kept == text
     assert rank == 1 or number == float(text)
+
+
+def test_a_pandas_frame_with_numbered_columns_is_wide() -> None:
+    frame = pd.DataFrame(np.arange(6.0).reshape(2, 3))
+    frame["label"] = ["a", "b"]
+    np.testing.assert_array_equal([signal.values[:, 0] for signal in as_signals(frame)], [[0, 1, 2], [3, 4, 5]])
+    assert frame_labels(frame).tolist() == ["a", "b"]  # type: ignore[union-attr]

@@ -72,10 +72,11 @@ def test_too_strong_is_refused(strength: float) -> None:
 def test_what_was_not_measured_stays_so() -> None:
     signal = walk(60, 2, seed=3)
     values = signal.values.copy()
-    values[20:30, 0], values[0, 1] = np.nan, np.nan
+    values[20:30, 0], values[1, 0], values[0, 1] = np.nan, np.nan, np.nan
     out = warped(Signal.from_array(values)).values
     np.testing.assert_array_equal(np.isnan(out), np.isnan(naive_warp(values)))
     assert np.isnan(out[:, 0]).any()
+    assert out[0, 0] == values[0, 0]  # the first sample is read at its own time, whatever stands beside it
     measured = ~np.isnan(out)
     np.testing.assert_array_equal(out[measured], warped(signal).values[measured])
 

@@ -18,7 +18,7 @@ from geopatch.evaluate.rows import Row
 from geopatch.evaluate.stress import warped
 from geopatch.train.objective import TrainConfig
 
-MOTION_STEPS, ECG_STEPS = 120, 100  # enough to see it work in a minute or two; a real training takes 800 and more
+MOTION_STEPS, ECG_STEPS = 120, 100  # enough to see it work in a minute or two; a real training takes 1200 and more
 TRAIN_S = 120.0  # of each recording's three minutes, those before this are trained on
 QUERY_RECORD, QUERY_LABEL = "208", "V"
 SHOWN = 6

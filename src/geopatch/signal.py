@@ -102,8 +102,8 @@ def from_frame(frame: Any, rate_hz: float = 1.0) -> list[Signal]:
     """
     table = _narwhal(frame)
     if ID_COLUMN not in table.columns:
-        names = [name for name in table.columns if name != LABEL_COLUMN]
-        return _from_stack(table.select(names).to_numpy(), rate_hz)
+        numbers = table.drop(LABEL_COLUMN, strict=False) if LABEL_COLUMN in table.columns else table
+        return _from_stack(numbers.to_numpy(), rate_hz)
     if table.is_empty():
         raise SignalError("expected at least one signal, got a frame without rows")
     channels = [name for name in table.columns if name not in (ID_COLUMN, TIME_COLUMN, LABEL_COLUMN)]
@@ -159,7 +159,7 @@ def _from_stack(stack: npt.NDArray[Any], rate_hz: float = 1.0) -> list[Signal]:
         )
     if 0 in stack.shape:
         raise SignalError(
-            f"expected at least one signal of one sample, got 0 feature(s) or signals (shape={stack.shape}) "
+            f"expected at least one signal of one sample, got 0 feature(s) (shape={stack.shape}) "
             "while a minimum of 1 is required."
         )
     return [Signal.from_array(values, id=str(n), rate_hz=rate_hz) for n, values in enumerate(stack)]

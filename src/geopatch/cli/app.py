@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
@@ -54,9 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(error.format_message())
     except GeoPatchError as error:
         _fail(str(error))
-    except BrokenPipeError:  # `geopatch ... | head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at exit
-        sys.exit(1)
     except (KeyboardInterrupt, click.Abort):
         click.echo("geopatch: interrupted", err=True)
         sys.exit(130)

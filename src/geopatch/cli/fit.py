@@ -56,13 +56,21 @@ def command(
     if not estimator.leads_:
         return
     estimator.save(out, overwrite=force)
-    result = {"model": str(out), "digest": digest(estimator.encoder_), **estimator.card_.data, **estimator.card_.scores}
-    click.echo(json.dumps(result) if as_json else f"trained on {len(collection)} windows of {data}; saved to {out}")
+    told = _told(estimator, out)
+    click.echo(json.dumps(told) if as_json else f"trained on {len(collection)} windows of {data}; saved to {out}")
+
+
+def _told(estimator: GeoPatch, out: Path) -> dict[str, Any]:
+    card = estimator.card_
+    data = {"data_digest" if name == "digest" else name: value for name, value in card.data.items()}
+    return {"model": str(out), "digest": digest(estimator.encoder_), **data, **card.scores}
 
 
 def _check_out(out: Path, force: bool) -> None:
     if out.exists() and not force:
         raise GeoPatchError(f"{out} is there already; choose another --out, or --force to replace it")
+    if out.exists() and not out.is_dir():
+        raise GeoPatchError(f"cannot write {out}: expected a folder, but a file is there; give another path")
     options.check_place(out)
     check_replaceable(out)
 

@@ -21,7 +21,7 @@ class TrainConfig:
     """How the encoder is trained. Steps: `epochs` over the data, within `min_steps` and `max_steps`."""
 
     epochs: int = 100
-    min_steps: int = 800
+    min_steps: int = 1200
     max_steps: int = 1500
     batch_size: int = 128  # windows; each gives two views
     learning_rate: float = 1e-3

@@ -1,0 +1,170 @@
+"""Laws of scores: fast == twin, bigger is better, and a padded token never wins."""
+
+from __future__ import annotations
+
+import math
+
+import naive
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+
+from geopatch.errors import ConfigError
+from geopatch.scoring import SCORERS, maxsim, rerank, similarities, symmetric_maxsim
+
+COUNTS = [4, 1, 3, 2, 4]  # valid tokens of each candidate
+
+
+def tokens_of(*counts: int, size: int = 4, width: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Unit tokens and their mask, 0 where not valid."""
+    drawn = torch.randn(len(counts), size, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    valid = torch.arange(size) < torch.tensor(counts)[:, None]
+    return F.normalize(drawn, dim=-1) * valid[..., None], valid
+
+
+def pairs(query: Tensor, query_valid: Tensor, tokens: Tensor, valid: Tensor) -> Tensor:
+    """Similarities of every query with every candidate."""
+    many = len(query)
+    return similarities(query, query_valid, tokens.expand(many, *tokens.shape), valid.expand(many, *valid.shape))
+
+
+def padded(tokens: Tensor, valid: Tensor, count: int, value: float = 0.0) -> tuple[Tensor, Tensor]:
+    return F.pad(tokens, (0, 0, 0, count), value=value), F.pad(valid, (0, count))
+
+
+@given(
+    asked=st.lists(st.integers(0, 4), min_size=1, max_size=3),
+    counts=st.lists(st.integers(0, 4), min_size=1, max_size=4),
+    seed=st.integers(0, 99),
+)
+def test_maxsim_equals_its_twin(asked: list[int], counts: list[int], seed: int) -> None:
+    query, query_valid = tokens_of(*asked, seed=seed)
+    tokens, valid = tokens_of(*counts, seed=seed + 100)
+    similarity = pairs(query, query_valid, tokens, valid)
+    found, both = maxsim(similarity), symmetric_maxsim(similarity)
+    for q in range(len(asked)):
+        for n in range(len(counts)):
+            parts = (query[q].numpy(), query_valid[q].numpy(), tokens[n].numpy(), valid[n].numpy())
+            assert found[q, n].item() == pytest.approx(naive.maxsim(*parts))
+            assert both[q, n].item() == pytest.approx(naive.symmetric_maxsim(*parts))
+
+
+def test_maxsim_by_hand() -> None:
+    query, candidate = torch.eye(3)[None, :2], torch.eye(3)[None, [0, 2]]
+    everything = torch.ones(1, 2, dtype=torch.bool)
+    assert maxsim(pairs(query, everything, candidate, everything)).item() == 0.5
+    one = torch.tensor([[True, False]])
+    assert maxsim(pairs(query, one, candidate, everything)).item() == 1
+    assert symmetric_maxsim(pairs(query, one, candidate, everything)).item() == 0.75
+
+
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("value", [0.0, 9.0])
+def test_padding_changes_no_score(count: int, value: float) -> None:
+    query, query_valid = tokens_of(4, 2)
+    tokens, valid = tokens_of(*COUNTS, seed=1)
+    plain = pairs(query, query_valid, tokens, valid)
+    wide = pairs(*padded(query, query_valid, count, value), *padded(tokens, valid, count, value))
+    for scorer in (maxsim, symmetric_maxsim):
+        torch.testing.assert_close(scorer(wide), scorer(plain))
+
+
+def test_a_padded_token_never_wins() -> None:
+    """All similarities are negative: a padding of 0 would be the best match."""
+    query = torch.tensor([[[1.0, 0.0], [0.8, 0.6]]])
+    tokens, valid = padded(torch.tensor([[[-1.0, 0.0], [-0.8, -0.6]]]), torch.ones(1, 2, dtype=torch.bool), 3)
+    similarity = pairs(query, torch.ones(1, 2, dtype=torch.bool), tokens, valid)
+    assert maxsim(similarity).item() == pytest.approx((-0.8 - 0.8) / 2)
+    assert symmetric_maxsim(similarity).item() == pytest.approx(-0.8)
+    assert maxsim(similarity.mT).item() == pytest.approx(-0.8)
+
+
+def test_nothing_to_compare_is_the_worst_score() -> None:
+    query, query_valid = tokens_of(0, 2)
+    tokens, valid = tokens_of(0, 3, seed=1)
+    for scorer in (maxsim, symmetric_maxsim):
+        scores = scorer(pairs(query, query_valid, tokens, valid))
+        assert scores[0].tolist() == [-math.inf, -math.inf]
+        assert scores[1, 0].item() == -math.inf
+        assert scores[1, 1].isfinite()
+
+
+def test_scores_of_a_window_with_itself_are_one() -> None:
+    query, valid = tokens_of(4, 1, 2)
+    scores = maxsim(pairs(query, valid, query, valid))
+    torch.testing.assert_close(scores.diagonal(), torch.ones(3, dtype=torch.float64))
+    assert scores.max() <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize("shortlist", [0, 1, 3, 5, 50])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_reranking_equals_its_twin(scorer: str, shortlist: int, seed: int) -> None:
+    query, query_valid = tokens_of(4, 2, seed=seed)
+    tokens, valid = tokens_of(*COUNTS, seed=seed + 10)
+    cosine = torch.rand(2, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 2 - 1
+    scores = rerank(cosine, query, query_valid, tokens, valid, scorer, shortlist)
+    for q in range(2):
+        parts = (query[q].numpy(), query_valid[q].numpy(), tokens.numpy(), valid.numpy())
+        expected = naive.rerank(cosine[q].numpy(), *parts, scorer, shortlist)
+        assert scores[q].argsort(descending=True).tolist() == expected
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_what_counts_for_nothing_stays_out(scorer: str) -> None:
+    query, query_valid = tokens_of(4)
+    tokens, valid = tokens_of(*COUNTS, seed=1)
+    cosine = torch.tensor([[0.9, -torch.inf, 0.1, -torch.inf, 0.5]], dtype=torch.float64)
+    scores = rerank(cosine, query, query_valid, tokens, valid, scorer, 50)
+    assert torch.equal(scores == -torch.inf, cosine == -torch.inf)
+
+
+@pytest.mark.parametrize("scorer", ["maxsim", "fused"])
+def test_the_worst_of_the_shortlist_stays_above_the_best_of_the_rest(scorer: str) -> None:
+    """Tokens of the shortlisted candidate could not be further away, and the other's cosine is as near."""
+    query, everything = torch.tensor([[[1.0, 0.0]]]), torch.ones(2, 1, dtype=torch.bool)
+    tokens = torch.tensor([[[-1.0, 0.0]], [[1.0, 0.0]]])
+    scores = rerank(torch.tensor([[0.9, 0.89]]), query, everything[:1], tokens, everything, scorer, 1)
+    assert scores[0, 0] > scores[0, 1] == 0.89
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_gallery_order_does_not_matter(scorer: str) -> None:
+    query, query_valid = tokens_of(4, 2)
+    tokens, valid = tokens_of(*COUNTS, seed=1)
+    cosine, order = torch.rand(2, 5, dtype=torch.float64), torch.tensor([3, 0, 4, 1, 2])
+    scores = rerank(cosine, query, query_valid, tokens, valid, scorer, 3)
+    turned = rerank(cosine[:, order], query, query_valid, tokens[order], valid[order], scorer, 3)
+    torch.testing.assert_close(turned, scores[:, order])
+
+
+def test_reranking_does_not_edit_its_input() -> None:
+    query, query_valid = tokens_of(4)
+    tokens, valid = tokens_of(*COUNTS, seed=1)
+    cosine = torch.rand(1, 5, dtype=torch.float64)
+    before = cosine.clone()
+    rerank(cosine, query, query_valid, tokens, valid, "fused", 3)
+    assert torch.equal(cosine, before)
+
+
+def test_another_scorer_is_refused() -> None:
+    query, valid = tokens_of(4)
+    with pytest.raises(ConfigError, match="scorer must be one of cosine, maxsim, fused, got 'dtw'"):
+        rerank(torch.zeros(1, 1), query, valid, query, valid, "dtw", 5)
+
+
+def test_twins_of_the_metrics_by_hand() -> None:
+    """Ranks of the right candidates: 3 and 4, for the tie at 0.8 is no find; the self-match does not count."""
+    scores = np.asarray([0.9, 0.8, 0.8, 0.1, 1.0, 0.3])
+    candidate = np.asarray([True, True, True, True, False, True])
+    relevant = np.asarray([False, True, False, False, True, True])
+    ranked = naive.hits(scores, candidate, relevant)
+    assert ranked == [False, False, True, True, False]
+    assert naive.average_precision(ranked) == pytest.approx((1 / 3 + 2 / 4) / 2)
+    assert naive.reciprocal_rank(ranked) == pytest.approx(1 / 3)
+    assert [naive.recall_at(ranked, most) for most in (1, 2, 3)] == [0, 0, 1]
+    assert (naive.average_precision([False]), naive.reciprocal_rank([])) == (0, 0)
