@@ -8,17 +8,22 @@ PYTHON ?= python3
 TORCH := 2.13.0
 BIN := .venv/bin
 LOCK := $(shell $(PYTHON) -c 'import sys; print("requirements.lock" if sys.version_info >= (3, 11) else "requirements-3.10.lock")')
+DEMO := .venv/.ready-for-demo
 READY := .venv/.ready
 CODE := src tests $(sort $(dir $(wildcard benchmarks/*.py examples/*.py runs/*.py)))
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+INSTALL := $(BIN)/python -m pip install --quiet
+FAILED := { echo "setting up .venv failed, the reason stands above; after a set-up that was cut short, \
+  rm -rf .venv and make again" >&2; exit 1; }
 
 .PHONY: help demo test check lint types bench lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY)  ## search a sample collection by example and show what is found
+demo: $(DEMO)  ## search a sample collection by example and show what is found
 	@$(BIN)/geopatch demo
 
 test: check  ## check, then run the tests; at least 90 % of the lines must be covered
@@ -54,14 +59,20 @@ clean:  ## remove build output and caches (.venv stays)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage .coverage.* coverage.xml
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# .ready is touched last, so an interrupted install is taken up again by the next make.
-$(READY): pyproject.toml $(LOCK)
+# The stamps are touched last, so an interrupted install is taken up again by the next make.
+# The demo needs a third of the lock: it takes its pins from there as constraints.
+$(DEMO): pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; v >= (3, 10) or sys.exit("expected Python 3.10 or newer, \
 	got %d.%d; try: make PYTHON=python3.12 ..." % v)'
-	@echo "setting up .venv (a few minutes the first time)"
+	@echo "setting up .venv (a minute or two the first time)"
 	@rm -f $@
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet -r $(LOCK) || { echo "setting up .venv failed, the reason \
-	stands above; after a set-up that was cut short, rm -rf .venv and make again" >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@$(INSTALL) -c $(LOCK) hatchling editables || $(FAILED)
+	@$(INSTALL) -c $(LOCK) --no-build-isolation -e '.[plot]' || $(FAILED)
+	@touch $@
+
+$(READY): $(DEMO)
+	@echo "adding what tests and checks need (a minute or two the first time)"
+	@rm -f $@
+	@$(INSTALL) -r $(LOCK) || $(FAILED)
 	@touch $@

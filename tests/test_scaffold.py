@@ -147,9 +147,10 @@ def test_other_boundaries_stay_inside_and_in_order(awkward_signals: list[Signal]
         assert 0 <= starts[0] <= starts[-1] <= room[row]
 
 
-def test_random_patches_hang_on_the_seed_alone() -> None:
-    lengths = torch.tensor([200, 200])
+def test_random_patches_hang_on_the_seed_and_the_length_alone() -> None:
+    lengths = torch.tensor([200, 90, 200])
     first, again = random_scaffold(lengths, 16, 8, seed=3), random_scaffold(lengths, 16, 8, seed=3)
     assert torch.equal(first.starts, again.starts)
     assert not torch.equal(first.starts, random_scaffold(lengths, 16, 8, seed=4).starts)
+    assert torch.equal(first.starts[0], first.starts[2])
     assert not torch.equal(first.starts[0], first.starts[1])

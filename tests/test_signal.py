@@ -146,9 +146,26 @@ def test_resampling_leaves_gaps_where_they_were() -> None:
     np.testing.assert_allclose(signal.values[signal.observed], 1.0, atol=1e-3)
 
 
+def test_resampling_keeps_an_unmeasured_channel_unmeasured() -> None:
+    values = np.stack([np.ones(20), np.full(20, np.nan)], axis=1)
+    signal = Signal.from_array(values, rate_hz=10.0).resampled(5.0)
+    assert signal.observed.tolist() == [[True, False]] * 10
+
+
 def test_resampling_to_no_rate_is_refused() -> None:
-    with pytest.raises(SignalError, match="signal 'x': expected rate_hz > 0, got 0"):
+    with pytest.raises(SignalError, match=r"signal 'x': can resample 0\.001 Hz and more, not 1\.0 to 0"):
         Signal.from_array([1.0, 2.0], id="x").resampled(0)
+
+
+def test_resampling_does_not_drift_over_a_long_signal() -> None:
+    assert Signal.from_array(np.zeros(441_000), rate_hz=44_100).resampled(128).length == 1280
+    assert Signal.from_array(np.zeros(20_000), rate_hz=5_000).resampled(1).length == 4
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_a_missing_label_is_refused(frame: Callable[[Any], Any]) -> None:
+    with pytest.raises(SignalError, match="row 1 of the frame has no label; give it one, or leave the column out"):
+        frame_labels(frame({"x": [1.0, 2.0], "label": ["a", None]}))
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (3, 4, 2), (1, 1), (2, 1, 1)])

@@ -73,9 +73,9 @@ def monotone_marks(anchors: npt.ArrayLike, marks: npt.ArrayLike | None = None) -
 
 
 def trend_filter(time: Track, strength: float = 1.0, iterations: int = 200) -> Track:
-    """min 1/2 |x - time|^2 + strength |D^2 x|_1 with x never decreasing, by ADMM on both parts; `time` never decreases.
+    """min 1/2 |x - time|^2 + strength |D^2 x|_1 with x never decreasing, by ADMM on both parts.
 
-    Should the iterations not suffice, the result is still no worse than `time` itself.
+    Should the iterations not suffice, the result is still no worse than the running maximum of `time`.
     """
     banded = _scipy("linalg").solveh_banded
     size, x = len(time), time.copy()
@@ -85,7 +85,7 @@ def trend_filter(time: Track, strength: float = 1.0, iterations: int = 200) -> T
     penalty = strength / largest  # shrinks bends by the largest there is: a fixed one suits one scale of clock only
     system = penalty * _normal_bands(size)  # I + penalty (D1'D1 + D2'D2)
     system[2] += 1 - penalty
-    bend, rise = np.diff(time, 2), np.diff(time)  # the clock given is itself allowed: start there
+    bend, rise = np.diff(time, 2), np.diff(time)
     bend_dual, rise_dual = np.zeros(size - 2), np.zeros(size - 1)
     for _ in range(iterations):
         pull = _second_transposed(bend - bend_dual, size) + _first_transposed(rise - rise_dual, size)
@@ -94,8 +94,8 @@ def trend_filter(time: Track, strength: float = 1.0, iterations: int = 200) -> T
         bend = np.sign(second) * np.maximum(np.abs(second) - largest, 0)
         rise = np.maximum(first, 0)
         bend_dual, rise_dual = second - bend, first - rise
-    x = np.maximum.accumulate(x)
-    return x if _trend_cost(x, time, strength) < _trend_cost(time, time, strength) else time.copy()
+    allowed = np.maximum.accumulate(x), np.maximum.accumulate(time)
+    return min(allowed, key=lambda found: _trend_cost(found, time, strength))
 
 
 def _trend_cost(x: Track, time: Track, strength: float) -> float:

@@ -70,9 +70,9 @@ def adaptive_scaffold(curvature: Tensor, lengths: Tensor, patch_length: int, max
 
 
 def random_scaffold(lengths: Tensor, patch_length: int, max_patches: int, seed: int = 0) -> Scaffold:
-    """Patches at random places, drawn anew for every row: for ablations only."""
+    """Patches at random places, the same for all windows of one length: for ablations only."""
     fixed = fixed_scaffold(lengths, patch_length, max_patches)
-    draw = torch.rand(fixed.starts.shape, generator=torch.Generator().manual_seed(seed)).to(lengths.device)
+    draw = torch.rand(max_patches, generator=torch.Generator().manual_seed(seed)).to(lengths.device)
     room = (lengths - patch_length).clamp(min=0)[:, None]
     starts = (torch.where(fixed.valid, draw, 2.0).sort(1).values * (room + 1)).long()
     return _inside_window(starts, fixed)

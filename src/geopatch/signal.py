@@ -14,6 +14,7 @@ from geopatch.errors import MissingExtraError, SignalError
 
 Values = npt.NDArray[np.float32]
 
+SLOWEST_HZ = 0.001
 ID_COLUMN, TIME_COLUMN, LABEL_COLUMN = "id", "time", "label"
 
 
@@ -54,13 +55,15 @@ class Signal:
         """The same signal at another rate, by polyphase filtering. What was not measured stays so."""
         from scipy.signal import resample_poly
 
-        if not rate_hz > 0:
-            raise SignalError(f"signal {self.id!r}: expected rate_hz > 0, got {rate_hz}")
-        ratio = Fraction(rate_hz / self.rate_hz).limit_denominator(1000)
+        if min(rate_hz, self.rate_hz) < SLOWEST_HZ:
+            raise SignalError(
+                f"signal {self.id!r}: can resample {SLOWEST_HZ} Hz and more, not {self.rate_hz} to {rate_hz}"
+            )
+        ratio = Fraction(rate_hz).limit_denominator(1000) / Fraction(self.rate_hz).limit_denominator(1000)
         bridged = np.stack([_bridged(column) for column in self.values.T], axis=1)
         values = resample_poly(bridged, ratio.numerator, ratio.denominator, axis=0, padtype="line")
-        nearest = np.minimum(np.arange(len(values)) * ratio.denominator // ratio.numerator, self.length - 1)
-        return replace(self, values=np.where(self.observed[nearest], values, np.nan), rate_hz=float(rate_hz))
+        before = np.minimum(np.arange(len(values)) * ratio.denominator // ratio.numerator, self.length - 1)
+        return replace(self, values=np.where(self.observed[before], values, np.nan), rate_hz=float(rate_hz))
 
     def window(self, start: int, stop: int) -> Signal:
         """The samples start..stop as a signal that remembers its record."""
@@ -98,7 +101,7 @@ def from_frame(frame: Any, rate_hz: float = 1.0) -> list[Signal]:
     """Signals from a pandas or polars frame.
 
     With an `id` column the frame is long: rows of one id are one signal, ordered by `time` if there is one, and every
-    other numeric column but `label` is a channel. Without it the frame is wide: each row is one signal of one channel.
+    other column but `label` is a channel of numbers. Without it the frame is wide: each row is a signal of one channel.
     """
     table = _narwhal(frame)
     if ID_COLUMN not in table.columns:
@@ -121,6 +124,10 @@ def frame_labels(frame: Any) -> npt.NDArray[np.str_] | None:
     table = _narwhal(frame)
     if LABEL_COLUMN not in table.columns:
         return None
+    missing = table[LABEL_COLUMN].is_null() | table[LABEL_COLUMN].cast(_narwhals().String).is_in(["nan"])
+    if missing.any():
+        row = missing.to_list().index(True)
+        raise SignalError(f"row {row} of the frame has no label; give it one, or leave the column out")
     if ID_COLUMN not in table.columns:
         return np.asarray(table[LABEL_COLUMN].to_list(), dtype=str)
     found: dict[str, str] = {}
