@@ -26,6 +26,7 @@ def test_hits_draws_the_query_and_every_hit_over_it(count: int) -> None:
     top, *below = figure.axes
     assert len(below) == count
     assert len(top.lines) == 1
+    assert len(plot.hits(QUERY, "V", shown(count), "title", QUERY).axes[0].lines) == 2
     assert all(len(axes.lines) == 2 for axes in below)
     assert below[0].get_title(loc="left") == "1. r, 0 s · V · 0.90"
     assert [axes.lines[1].get_color() for axes in below][:2] == [plot.RIGHT, plot.WRONG][:count]

@@ -20,7 +20,7 @@ from geopatch.train.objective import TrainConfig
 
 MOTION_STEPS, ECG_STEPS = 120, 100  # enough to see it work in a minute or two; a real training takes 1200 and more
 TRAIN_S = 120.0  # of each recording's three minutes, those before this are trained on
-QUERY_RECORD, QUERY_LABEL = "208", "V"
+QUERY_RECORD, QUERY_LABEL = "119", "V"
 SHOWN = 6
 
 
@@ -78,8 +78,10 @@ def draw_hits(estimator: GeoPatch, gallery: Collection, path: Path) -> str:
         plot.Shown(gallery.signals[n], str(gallery.labels[n]), float(scores[n]), str(gallery.labels[n]) == label)
         for n in best
     ]
-    title = f"Patient {query.record}, time-warped by 10 %: the nearest windows of the other five patients"
-    plot.save(plot.hits(query, label, shown, title), path)
+    title = (
+        f"A ventricular beat of patient {query.record} at another tempo, and the nearest windows of the other patients"
+    )
+    plot.save(plot.hits(query, label, shown, title, gallery.signals[place]), path)
     right = sum(hit.right for hit in shown)
     return f"{right} of the {len(shown)} nearest windows of other patients are of the query's class {label}"
 

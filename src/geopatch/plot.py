@@ -31,13 +31,19 @@ class Shown:
     right: bool
 
 
-def hits(query: Signal, label: str, found: Sequence[Shown], title: str) -> Figure:
-    """A query on top and its hits below, each drawn over the query: green where the label is the query's, else red."""
+def hits(query: Signal, label: str, found: Sequence[Shown], title: str, recorded: Signal | None = None) -> Figure:
+    """A query on top and its hits below, each drawn over the query: green where the label is the query's, else red.
+
+    `recorded` is the query before its time was warped; it stands beside it, dashed.
+    """
     rows = -(-len(found) // COLUMNS)
     figure: Figure = _pyplot().figure(figsize=(11, 2.4 + 1.9 * rows), layout="constrained")
     grid = figure.add_gridspec(rows + 1, COLUMNS, height_ratios=[1.25] + [1.0] * rows)
     top = figure.add_subplot(grid[0, :])
-    _draw(top, query, QUERY, 1.6)
+    _draw(top, query, QUERY, 1.6, "as asked")
+    if recorded is not None:
+        _draw(top, recorded, "#8a8a96", 1.0, "as recorded", "--")
+        top.legend(loc="upper right", fontsize=8, frameon=False)
     if query.channels:
         figure.supylabel(f"{query.channels[0]}, centred", fontsize=9)
     top.set_title(f"query: {_told(query)} · {label}", loc="left", fontsize=11, fontweight="bold", color=QUERY)
@@ -60,10 +66,11 @@ def save(figure: Figure, path: str | Path) -> None:
     _pyplot().close(figure)
 
 
-def _draw(axes: Axes, signal: Signal, colour: str, width: float) -> None:
+def _draw(axes: Axes, signal: Signal, colour: str, width: float, name: str = "", style: str = "-") -> None:
     """The first channel, centred, over seconds."""
     values = signal.values[:, 0] - np.nanmedian(signal.values[:, 0])
-    axes.plot(np.arange(signal.length) / signal.rate_hz, values, color=colour, linewidth=width)
+    time_s = np.arange(signal.length) / signal.rate_hz
+    axes.plot(time_s, values, color=colour, linewidth=width, linestyle=style, label=name)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
 
