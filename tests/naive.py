@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from geopatch.evaluate.protocol import Places
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -257,6 +260,16 @@ def symmetric_maxsim(query: Array, query_valid: Mask, candidate: Array, valid: M
     return (maxsim(query, query_valid, candidate, valid) + maxsim(candidate, valid, query, query_valid)) / 2
 
 
+def bridge(query: Array, query_valid: Mask, candidate: Array, valid: Mask, sharpness: float) -> float:
+    """Mean over valid query tokens of log(mean(exp(sharpness * cosine))) / sharpness over the candidate's."""
+    smooth = []
+    for i in range(len(query)):
+        terms = [math.exp(sharpness * dot(query[i], candidate[j])) for j in range(len(candidate)) if valid[j]]
+        if query_valid[i] and terms:
+            smooth.append(math.log(sum(terms) / len(terms)) / sharpness)
+    return sum(smooth) / len(smooth) if smooth else -math.inf
+
+
 def rerank(
     cosine: Array, query: Array, query_valid: Mask, tokens: Array, valid: Mask, scorer: str, shortlist: int
 ) -> list[int]:
@@ -268,6 +281,8 @@ def rerank(
     def score(n: int) -> float:
         if scorer == "maxsim":
             return maxsim(query, query_valid, tokens[n], valid[n])
+        if scorer == "bridge":
+            return bridge(query, query_valid, tokens[n], valid[n], sharpness=10.0)
         return float(cosine[n]) + symmetric_maxsim(query, query_valid, tokens[n], valid[n])
 
     return sorted(order[:shortlist], key=lambda n: -score(n)) + order[shortlist:]
@@ -300,3 +315,16 @@ def dot(one: Array, other: Array) -> float:
 
 def norm(vector: Array) -> float:
     return math.sqrt(dot(vector, vector))
+
+
+def protocol(name: str, guard_s: float, where: Places, labels: Any, query: int, entry: int) -> tuple[bool, bool]:
+    """Whether an entry stands in the ranking of a query, and whether it is right."""
+    candidate, right = query != entry, labels[query] == labels[entry]
+    same_record = where.records[query] == where.records[entry]
+    gap_s = max(where.start_s[entry] - where.stop_s[query], where.start_s[query] - where.stop_s[entry])
+    near = same_record and (name.endswith("cross-record") or gap_s < guard_s)
+    if name.startswith("strict") and near:
+        candidate = False
+    if name.startswith("penalised") and near:
+        right = False
+    return bool(candidate), bool(right)

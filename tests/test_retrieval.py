@@ -14,7 +14,7 @@ from geopatch.data.collection import Collection
 from geopatch.errors import ConfigError, SignalError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import retrieval
-from geopatch.evaluate.protocol import Protocol
+from geopatch.evaluate.protocol import Protocol, places
 from geopatch.evaluate.retrieval import Trained, evaluate, score, stressed, train
 from geopatch.evaluate.rows import Row, config_digest
 from geopatch.evaluate.stress import warped
@@ -184,10 +184,21 @@ def test_training_without_labels(split: Collection) -> None:
     assert all(math.isfinite(row.scores["map"]) for row in evaluate(trained, split))
 
 
-def test_score_of_queries_from_elsewhere(trained: Trained, split: Collection) -> None:
-    """Queries under other ids meet the whole gallery, themselves included, and find themselves first."""
+def test_score_of_queries_without_a_right_candidate(trained: Trained, split: Collection) -> None:
+    """With a label each, the query itself left out, no query has a right candidate."""
     gallery = trained.estimator.encode(split.signals)
-    query = replace(gallery, ids=tuple(f"other {id}" for id in gallery.ids))
-    labels = np.asarray(gallery.ids)
-    assert score(query, gallery, labels, Protocol(), "cosine").recall[1] == 1.0
-    assert score(gallery, gallery, labels, Protocol(), "cosine").queries == 0
+    labels, where = np.asarray(gallery.ids), places(split.signals)
+    assert score(gallery, gallery, where, labels, Protocol(), "cosine").queries == 0
+
+
+def test_strict_protocols_leave_out_the_query_s_record(trained: Trained, split: Collection) -> None:
+    """Every window is its own record here, so strict and standard agree; of one record, nothing remains."""
+    standard, strict = (
+        evaluate(trained, split, protocol=Protocol(name), scorers=("cosine",), stresses=("clean",))[0]
+        for name in ("standard", "strict-cross-record")
+    )
+    assert standard.scores == strict.scores
+    assert standard.protocol_digest != strict.protocol_digest
+    one = replace(split, signals=tuple(replace(signal, record="r") for signal in split.signals))
+    (row,) = evaluate(trained, one, protocol=Protocol("strict-cross-record"), scorers=("cosine",), stresses=("clean",))
+    assert (row.queries, row.without_positive) == (0, len(split))

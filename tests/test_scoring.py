@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from geopatch.errors import ConfigError
-from geopatch.scoring import SCORERS, maxsim, rerank, similarities, symmetric_maxsim
+from geopatch.scoring import SCORERS, bridge, maxsim, rerank, similarities, symmetric_maxsim
 
 COUNTS = [4, 1, 3, 2, 4]  # valid tokens of each candidate
 
@@ -51,6 +51,21 @@ def test_maxsim_equals_its_twin(asked: list[int], counts: list[int], seed: int) 
             parts = (query[q].numpy(), query_valid[q].numpy(), tokens[n].numpy(), valid[n].numpy())
             assert found[q, n].item() == pytest.approx(naive.maxsim(*parts))
             assert both[q, n].item() == pytest.approx(naive.symmetric_maxsim(*parts))
+            for sharpness in (0.5, 10.0):
+                expected = naive.bridge(*parts, sharpness)
+                assert bridge(similarity, sharpness)[q, n].item() == pytest.approx(expected)
+
+
+def test_the_bridge_runs_from_the_mean_to_the_max() -> None:
+    query, query_valid = tokens_of(3, 4)
+    similarity = pairs(query, query_valid, *tokens_of(4, 2, seed=1))
+    known = similarity > -torch.inf
+    means = torch.where(known, similarity, 0.0).sum(-1) / known.sum(-1).clamp(min=1)  # (Q, N, K)
+    mean = means.sum(-1) / query_valid.sum(-1)[:, None]
+    assert torch.allclose(bridge(similarity, 1e-6), mean, atol=1e-5)
+    assert torch.allclose(bridge(similarity, 1e4), maxsim(similarity), atol=1e-3)
+    rising = torch.stack([bridge(similarity, sharpness) for sharpness in (0.1, 1.0, 10.0, 100.0)])
+    assert (rising.diff(dim=0) >= 0).all()
 
 
 def test_maxsim_by_hand() -> None:
@@ -153,7 +168,7 @@ def test_reranking_does_not_edit_its_input() -> None:
 
 def test_another_scorer_is_refused() -> None:
     query, valid = tokens_of(4)
-    with pytest.raises(ConfigError, match="scorer must be one of cosine, maxsim, fused, got 'dtw'"):
+    with pytest.raises(ConfigError, match="scorer must be one of cosine, maxsim, fused, bridge, got 'dtw'"):
         rerank(torch.zeros(1, 1), query, valid, query, valid, "dtw", 5)
 
 

@@ -5,13 +5,15 @@ A score is better when it is bigger. Tokens are unit vectors; a padded token fil
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from geopatch.errors import one_of
 
-SCORERS = ("cosine", "maxsim", "fused")
 SHORTLIST = 50
+SHARPNESS = 10.0
 
 
 def similarities(query: Tensor, query_valid: Tensor, candidates: Tensor, valid: Tensor) -> Tensor:
@@ -34,6 +36,31 @@ def symmetric_maxsim(similarity: Tensor) -> Tensor:
     return (maxsim(similarity) + maxsim(similarity.mT)) / 2
 
 
+def bridge(similarity: Tensor, sharpness: float = SHARPNESS) -> Tensor:
+    """Between mean and max: the mean over valid query tokens of log(mean(exp(b s))) / b over the candidate's (Q, N).
+
+    Towards 0 sharpness takes the mean over the candidate's tokens, towards infinity the best of them: MaxSim.
+    """
+    count = (similarity > -torch.inf).sum(-1)  # (Q, N, K)
+    smooth = (torch.logsumexp(sharpness * similarity, -1) - count.clamp(min=1).to(similarity.dtype).log()) / sharpness
+    known = count > 0
+    total = torch.where(known, smooth, 0.0).sum(-1)
+    return torch.where(known.any(-1), total / known.sum(-1).clamp(min=1), -torch.inf)
+
+
+def fused(cosine: Tensor, similarity: Tensor) -> Tensor:
+    """Cosine of the embeddings + the mean of MaxSim in both directions."""
+    return cosine + symmetric_maxsim(similarity)
+
+
+LOCAL: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], float]] = {  # scorer, and the least it can give
+    "maxsim": (lambda _, similarity: maxsim(similarity), -1.0),
+    "fused": (fused, -2.0),
+    "bridge": (lambda _, similarity: bridge(similarity), -1.0),
+}
+SCORERS = ("cosine", *LOCAL)
+
+
 def rerank(
     cosine: Tensor, query: Tensor, query_valid: Tensor, tokens: Tensor, valid: Tensor, scorer: str, shortlist: int
 ) -> Tensor:
@@ -44,10 +71,7 @@ def rerank(
     count = min(shortlist, cosine.shape[1])
     top = cosine.topk(count, dim=1)
     similarity = similarities(query, query_valid, tokens[top.indices], valid[top.indices])
-    local = maxsim(similarity) if scorer == "maxsim" else top.values + symmetric_maxsim(similarity)
-    above = local - LOWEST[scorer] + 1  # at least 1, the most a cosine can be
+    local, lowest = LOCAL[scorer]
+    above = local(top.values, similarity) - lowest + 1  # at least 1, the most a cosine can be
     kept = top.values > -torch.inf
     return cosine.scatter(1, top.indices, torch.where(kept, above, top.values))
-
-
-LOWEST = {"maxsim": -1.0, "fused": -2.0}

@@ -16,7 +16,7 @@ from geopatch.data.collection import Collection
 from geopatch.errors import SignalError, one_of
 from geopatch.estimator import Encoding, GeoPatch
 from geopatch.evaluate.metrics import Ranking, Scores, retrieval_scores
-from geopatch.evaluate.protocol import Protocol
+from geopatch.evaluate.protocol import Places, Protocol, places
 from geopatch.evaluate.rows import Row, config_digest
 from geopatch.evaluate.stress import warped
 from geopatch.scoring import SHORTLIST, rerank
@@ -53,7 +53,7 @@ def evaluate(
 ) -> list[Row]:
     """Rows of a trained model on a test collection: each scorer under each stress."""
     protocol = protocol or Protocol()
-    labels = check_labels(test)
+    labels, where = check_labels(test), places(test.signals)
     started = time.perf_counter()
     gallery = trained.estimator.encode(test.signals)
     encode_s = time.perf_counter() - started
@@ -61,7 +61,7 @@ def evaluate(
     for stress in stresses:
         query = gallery if stress == "clean" else trained.estimator.encode(stressed(test, stress))
         for scorer in scorers:
-            scores = score(query, gallery, labels, protocol, scorer)
+            scores = score(query, gallery, where, labels, protocol, scorer)
             rows.append(_row(trained, test, protocol, scorer, stress, scores, encode_s))
     return rows
 
@@ -83,22 +83,25 @@ def stressed(test: Collection, stress: str) -> list[object]:
     return [warped(signal) for signal in test.signals] if stress == "warped queries" else list(test.signals)
 
 
-def score(query: Encoding, gallery: Encoding, labels: npt.NDArray[np.str_], protocol: Protocol, scorer: str) -> Scores:
-    """Metrics of queries against a gallery, both with the same labels in the same order."""
-    return retrieval_scores(_rankings(query, gallery, labels, protocol, scorer))
+def score(
+    query: Encoding, gallery: Encoding, where: Places, labels: npt.NDArray[np.str_], protocol: Protocol, scorer: str
+) -> Scores:
+    """Metrics of queries against a gallery, both of the same places and labels in the same order."""
+    return retrieval_scores(_rankings(query, gallery, where, labels, protocol, scorer))
 
 
 def _rankings(
-    query: Encoding, gallery: Encoding, labels: npt.NDArray[np.str_], protocol: Protocol, scorer: str
+    query: Encoding, gallery: Encoding, where: Places, labels: npt.NDArray[np.str_], protocol: Protocol, scorer: str
 ) -> Iterator[Ranking]:
     embedding, tokens, valid = _tensors(gallery)
     asked, asked_tokens, asked_valid = _tensors(query)
     for start in range(0, len(asked), CHUNK):
         part = slice(start, start + CHUNK)
-        candidate = torch.from_numpy(protocol.candidates(query.ids[part], gallery.ids))
+        candidate = torch.from_numpy(protocol.candidates(where[part], where))
         cosine = (asked[part] @ embedding.mT).masked_fill(~candidate, -torch.inf)
         scores = rerank(cosine, asked_tokens[part], asked_valid[part], tokens, valid, scorer, SHORTLIST)
-        yield Ranking(scores, candidate, torch.from_numpy(protocol.relevant(labels[part], labels)))
+        relevant = protocol.relevant(where[part], where, labels[part], labels)
+        yield Ranking(scores, candidate, torch.from_numpy(relevant))
 
 
 def _tensors(encoding: Encoding) -> tuple[Tensor, Tensor, Tensor]:
