@@ -60,10 +60,13 @@ class Signal:
                 f"signal {self.id!r}: can resample {SLOWEST_HZ} Hz and more, not {self.rate_hz} to {rate_hz}"
             )
         ratio = Fraction(rate_hz).limit_denominator(1000) / Fraction(self.rate_hz).limit_denominator(1000)
-        bridged = np.stack([_bridged(column) for column in self.values.T], axis=1)
-        values = resample_poly(bridged, ratio.numerator, ratio.denominator, axis=0, padtype="line")
+        values = resample_poly(self.bridged(), ratio.numerator, ratio.denominator, axis=0, padtype="line")
         before = np.minimum(np.arange(len(values)) * ratio.denominator // ratio.numerator, self.length - 1)
         return replace(self, values=np.where(self.observed[before], values, np.nan), rate_hz=float(rate_hz))
+
+    def bridged(self) -> Values:
+        """The values with every gap bridged by a straight line; a channel that was never measured is 0."""
+        return np.stack([_bridged(column) for column in self.values.T], axis=1)
 
     def window(self, start: int, stop: int) -> Signal:
         """The samples start..stop as a signal that remembers its record."""

@@ -1,0 +1,105 @@
+"""ECG databases of PhysioNet as recordings: MITDB, NSTDB and NSRDB, read from WFDB files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geopatch.data.recording import AAMI, Recording
+from geopatch.errors import DataError, MissingExtraError, SignalError, one_of
+from geopatch.signal import Signal
+
+# The lists of de Chazal, O'Dwyer and Reilly (2004), paced records left out. Records 201 (DS1) and 202 (DS2) are of one
+# patient; no other patient is on both sides.
+DS1 = tuple("101 106 108 109 112 114 115 116 118 119 122 124 201 203 205 207 208 209 215 220 223 230".split())  # noqa: SIM905
+DS2 = tuple("100 103 105 111 113 117 121 123 200 202 210 212 213 214 219 221 222 228 231 232 233 234".split())  # noqa: SIM905
+SPLITS = {"DS1": DS1, "DS2": DS2}
+
+DATABASES = ("mitdb", "nstdb", "nsrdb")
+BEATS = frozenset("".join(AAMI.values()))
+BYTES_A_SAMPLE = {"16": 2.0, "80": 1.0, "212": 1.5}
+
+
+def load_database(name: str, root: Path) -> tuple[Recording, ...]:
+    """Every annotated record of a database found under `root`, or under `root/name`."""
+    one_of("database", name, DATABASES)
+    folder = next((place for place in (root / name, root) if any(place.glob("*.atr"))), None)
+    if folder is None:
+        raise DataError(
+            f"no WFDB records of {name} in {root / name} or {root}; give the folder that holds its .hea files"
+        )
+    return tuple(read_wfdb(path.with_suffix("")) for path in sorted(folder.glob("*.atr")))
+
+
+def read_wfdb(path: Path) -> Recording:
+    """One record: its signals in physical units, its beats and rhythms."""
+    wfdb = _wfdb()
+    header = _call(path.with_suffix(".hea"), wfdb.rdheader, str(path))
+    _check_length(path, header)
+    record = _call(path.with_suffix(".dat"), wfdb.rdrecord, str(path))
+    try:
+        signal = Signal.from_array(record.p_signal, id=path.name, rate_hz=float(record.fs), channels=record.sig_name)
+        return _marked(path, signal, wfdb)
+    except SignalError as error:
+        raise DataError(f"{path.parent / path.name}: {error}") from error
+
+
+def subject_of(record: str) -> str:
+    """Records 201 and 202 of MITDB are one patient; 118e06 of NSTDB is patient 118 under noise."""
+    patient = record.split("e")[0]
+    return "201" if patient == "202" else patient
+
+
+def _marked(path: Path, signal: Signal, wfdb: Any) -> Recording:
+    notes = _call(path.with_suffix(".atr"), wfdb.rdann, str(path), "atr")
+    samples, symbols = np.asarray(notes.sample, dtype=np.int64), np.asarray(notes.symbol, dtype=str)
+    beats = np.isin(symbols, list(BEATS))
+    texts = np.asarray([text.rstrip("\x00") for text in notes.aux_note], dtype=str)
+    rhythms = (symbols == "+") & np.char.startswith(texts, "(")
+    return Recording(
+        signal,
+        subject_of(path.name),
+        samples[beats],
+        symbols[beats],
+        samples[rhythms],
+        np.char.lstrip(texts[rhythms], "("),
+    )
+
+
+def _check_length(path: Path, header: Any) -> None:
+    """A header that promises more samples than its file holds, before anything reads past the end."""
+    for file in dict.fromkeys(header.file_name or []):
+        columns = [place for place, name in enumerate(header.file_name) if name == file]
+        sizes = {BYTES_A_SAMPLE.get(header.fmt[place]) for place in columns}
+        size = sizes.pop() if len(sizes) == 1 else None
+        data = path.parent / file
+        if not data.is_file():
+            raise DataError(f"{path.with_suffix('.hea')} names {file}, which is not beside it; copy both")
+        if size is None:
+            continue  # another format: the library checks it
+        needed = int(header.sig_len * len(columns) * size)
+        if data.stat().st_size < needed:
+            raise DataError(
+                f"{data}: expected {needed} bytes for the {header.sig_len} samples that its header promises, "
+                f"got {data.stat().st_size}; copy the file again"
+            )
+
+
+def _call(file: Path, read: Any, *arguments: str) -> Any:
+    """What a reader of the wfdb library gives; whatever it makes of a damaged file becomes one line."""
+    if not file.is_file():
+        raise DataError(f"{file} is missing; a record needs its .hea, .dat and .atr files")
+    try:
+        return read(*arguments)
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OSError, EOFError) as error:
+        raise DataError(f"{file} cannot be read as WFDB: {' '.join(str(error).split())}; copy it again") from error
+
+
+def _wfdb() -> Any:
+    try:
+        import wfdb
+    except ImportError as error:
+        raise MissingExtraError("wfdb", "ecg", "reading WFDB records") from error
+    return wfdb

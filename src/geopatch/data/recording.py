@@ -1,0 +1,176 @@
+"""A long recording with its beats and rhythms, and the windows that are cut from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from geopatch.data.collection import Collection
+from geopatch.errors import ConfigError, SignalError, at_least, one_of
+from geopatch.signal import Signal
+
+Samples = npt.NDArray[np.int64]
+Names = npt.NDArray[np.str_]
+
+# AAMI groups. The first of V, S, F, Q with a beat in a window names it; all other windows are N.
+AAMI = {"N": "NLRej", "S": "AaJS", "V": "VE", "F": "F", "Q": "/fQ"}
+NAMING_ORDER = ("V", "S", "F", "Q")
+TARGETS = ("subject", "beat", "rhythm", "rate")
+RATE_BAND_BPM = 10
+UNKNOWN = "unknown"
+
+
+def _no_samples() -> Samples:
+    return np.zeros(0, dtype=np.int64)
+
+
+def _no_names() -> Names:
+    return np.zeros(0, dtype=str)
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """A long signal of one subject: at which sample each beat lies and its symbol, and where each rhythm begins."""
+
+    signal: Signal
+    subject: str
+    beat_samples: Samples = field(default_factory=_no_samples)
+    beat_symbols: Names = field(default_factory=_no_names)
+    rhythm_samples: Samples = field(default_factory=_no_samples)
+    rhythm_names: Names = field(default_factory=_no_names)
+
+    def __post_init__(self) -> None:
+        for marks in (self.beat_samples, self.rhythm_samples):
+            outside = marks[(marks < 0) | (marks >= self.signal.length)]
+            if len(outside):
+                raise SignalError(
+                    f"recording {self.signal.id!r} has {self.signal.length} samples but a mark at sample {outside[0]}"
+                )
+
+    def resampled(self, rate_hz: float) -> Recording:
+        """The same recording at another rate, its marks moved along."""
+        signal = self.signal.resampled(rate_hz)
+        share = rate_hz / self.signal.rate_hz
+
+        def moved(marks: Samples) -> Samples:
+            return np.minimum(np.round(marks * share).astype(np.int64), signal.length - 1)
+
+        return replace(
+            self, signal=signal, beat_samples=moved(self.beat_samples), rhythm_samples=moved(self.rhythm_samples)
+        )
+
+    def band_passed(self, low_hz: float, high_hz: float) -> Recording:
+        """Without drift below a band and noise above it. Filtered forwards and backwards, so that nothing moves."""
+        from scipy.signal import butter, sosfiltfilt
+
+        if not 0 < low_hz < high_hz < self.signal.rate_hz / 2:
+            raise ConfigError(
+                f"band_hz must lie within 0 and {self.signal.rate_hz / 2:g} Hz, low before high, "
+                f"got {low_hz:g} to {high_hz:g}"
+            )
+        sections = butter(2, [low_hz, high_hz], btype="bandpass", fs=self.signal.rate_hz, output="sos")
+        bridged = self.signal.bridged()
+        passed = sosfiltfilt(sections, bridged, axis=0)
+        return replace(self, signal=replace(self.signal, values=np.where(self.signal.observed, passed, np.nan)))
+
+
+@dataclass(frozen=True)
+class WindowConfig:
+    """How recordings are cut into windows."""
+
+    rate_hz: float = 128.0
+    length_s: float = 2.0
+    overlap: float = 0.5  # share of a window that the next one repeats
+    band_hz: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        at_least("rate_hz", self.rate_hz, 0.001)
+        at_least("length_s * rate_hz", self.length_s * self.rate_hz, 1)
+        at_least("overlap", self.overlap, 0)
+        at_least("1 - overlap", 1 - self.overlap, 0.01)
+
+
+@dataclass(frozen=True, eq=False)
+class WindowSet:
+    """Windows of recordings with every target that they have a label for."""
+
+    name: str
+    signals: tuple[Signal, ...]
+    targets: Mapping[str, Names]
+
+    def __len__(self) -> int:
+        return len(self.signals)
+
+    def collection(self, target: str) -> Collection:
+        """The windows with the labels of one target; windows for which it is unknown are left out."""
+        one_of("target", target, tuple(self.targets))
+        labels = self.targets[target]
+        return Collection(self.name, self.signals, labels).subset(labels != UNKNOWN)
+
+
+def cut_windows(name: str, recordings: Sequence[Recording], config: WindowConfig | None = None) -> WindowSet:
+    """Windows of all recordings, none across the end of one, with their targets."""
+    config = config or WindowConfig()
+    windows: list[Signal] = []
+    labels: dict[str, list[str]] = {target: [] for target in TARGETS}
+    for recording in recordings:
+        prepared = recording.resampled(config.rate_hz)
+        if config.band_hz is not None:
+            prepared = prepared.band_passed(*config.band_hz)
+        for start, stop in spans(prepared.signal.length, config):
+            if not prepared.signal.observed[start:stop].any():
+                continue  # nothing was measured there
+            windows.append(prepared.signal.window(start, stop))
+            for target, label in targets(prepared, start, stop).items():
+                labels[target].append(label)
+    if not windows:
+        raise SignalError(
+            f"{name}: no recording lasts the {config.length_s:g} s of one window; give a shorter length_s"
+        )
+    return WindowSet(name, tuple(windows), {target: np.asarray(found) for target, found in labels.items()})
+
+
+def spans(samples: int, config: WindowConfig) -> Iterator[tuple[int, int]]:
+    """First and last-but-one sample of every whole window."""
+    length = round(config.length_s * config.rate_hz)
+    step = max(round(length * (1 - config.overlap)), 1)
+    for start in range(0, samples - length + 1, step):
+        yield start, start + length
+
+
+def targets(recording: Recording, start: int, stop: int) -> dict[str, str]:
+    """What a window of a recording is an example of."""
+    first, last = np.searchsorted(recording.beat_samples, [start, stop])
+    return {
+        "subject": recording.subject,
+        "beat": aami_class(recording.beat_symbols[first:last]) if last > first else UNKNOWN,
+        "rhythm": _rhythm(recording, start, stop),
+        "rate": _rate_band(recording, int(first), int(last)),
+    }
+
+
+def aami_class(symbols: Names) -> str:
+    """V if any ventricular beat is among them, else S, else F, else Q, else N."""
+    return next((name for name in NAMING_ORDER if np.isin(symbols, list(AAMI[name])).any()), "N")
+
+
+def _rhythm(recording: Recording, start: int, stop: int) -> str:
+    """The rhythm that holds through the whole window; unknown before the first mark and where it changes."""
+    place = int(np.searchsorted(recording.rhythm_samples, start, side="right")) - 1
+    following = recording.rhythm_samples[place + 1 : place + 2]
+    if place < 0 or (len(following) and following[0] < stop):
+        return UNKNOWN
+    return str(recording.rhythm_names[place])
+
+
+def _rate_band(recording: Recording, first: int, last: int) -> str:
+    """The band of 10 beats a minute of the mean interval between the window's beats and their neighbours."""
+    beats = recording.beat_samples[max(first - 1, 0) : last + 1]
+    if len(beats) < 2 or last == first:
+        return UNKNOWN
+    bpm = 60 * recording.signal.rate_hz / float(np.diff(beats).mean())
+    low = int(bpm // RATE_BAND_BPM) * RATE_BAND_BPM
+    return f"{low}-{low + RATE_BAND_BPM} bpm"
