@@ -13,7 +13,8 @@ INTRODUCTION = """# Results
 Made by `runs/report.py` from the rows in `results/archive.jsonl`, which `runs/archive.sh` measured. Each encoder is
 trained on the archive's train split on a CPU; every window of the test split is a query against that split, itself left
 out. *Warped*: queries are read at t + 0.1 T sin(2 pi t / T), the gallery stays as it is. *Fused*: the 50 best by
-cosine, ordered anew by cosine + the mean of MaxSim both ways. Means over seeds; fit is the mean time of one training.
+cosine, ordered anew by cosine + the mean of MaxSim both ways. Means over seeds; fit is the mean wall time of one
+training (one thread, on two shared cores that had other work to do as well).
 
 Nothing was chosen on these test splits: the settings come from cross-validation inside train splits (see method.md).
 """
