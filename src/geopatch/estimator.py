@@ -22,14 +22,15 @@ from sklearn.utils.validation import check_is_fitted
 from geopatch.errors import CheckpointError, ConfigError, GeoPatchError, SignalError, at_least, one_of
 from geopatch.model.checkpoint import Card, load_checkpoint, save_checkpoint
 from geopatch.model.encoder import PRESETS, Encoder, ModelConfig
-from geopatch.patches import WindowBatch, stack
+from geopatch.patches import LazyWindows, WindowBatch, stack
 from geopatch.progress import training_bar
-from geopatch.signal import Signal, as_signals
+from geopatch.signal import LazySignals, Signal, as_signals
 from geopatch.train.fit import fit
 from geopatch.train.launch import launch
 from geopatch.train.objective import TrainConfig
 
 ENCODE_BATCH = 256
+IN_MEMORY_BYTES = 2**30  # windows on disk that take more stay there while an encoder is trained on them
 LARGEST_SEED = 2**63 - 1
 
 
@@ -42,6 +43,13 @@ class Encoding:
     tokens: npt.NDArray[np.float32]  # (N, K, d), 0 where not valid
     valid: npt.NDArray[np.bool_]  # (N, K)
     starts: npt.NDArray[np.int64]  # (N, K) first sample of each patch
+
+
+def joined(parts: Sequence[Encoding]) -> Encoding:
+    """Several encodings as one."""
+    columns = ((part.embedding, part.tokens, part.valid, part.starts) for part in parts)
+    embedding, tokens, valid, starts = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return Encoding(tuple(id for part in parts for id in part.ids), embedding, tokens, valid, starts)
 
 
 class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -76,14 +84,15 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         signals = _signals(X)
         classes, labels = _classes(y, len(signals))
         rate_hz = _common_rate(signals)
-        windows = stack(signals)
+        model = self._model_config()
+        windows = _windows(signals, clock=model.geometry_source == "clock")
         train, device = self.train_config, _device(self.device)
         team = launch(self.devices, device) if self.devices > 1 else None
         with self._report() as report:
             fitted = fit(
                 windows,
                 None if labels is None else torch.from_numpy(labels),
-                self._model_config(),
+                model,
                 train,
                 device=device,
                 team=team,
@@ -112,15 +121,18 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     def encode(self, X: Any, *, batch_size: int = ENCODE_BATCH) -> Encoding:
         """Embedding and tokens of every window."""
+        return joined(list(self.encode_batches(X, batch_size=batch_size)))
+
+    def encode_batches(self, X: Any, *, batch_size: int = ENCODE_BATCH) -> Iterator[Encoding]:
+        """The same in batches, one after the other, for more windows than memory holds."""
         check_is_fitted(self)
         at_least("batch_size", batch_size, 1)
-        signals = _signals(X)
-        _check_rate(signals, float(self.card_.data["rate_hz"]))
+        signals, rate_hz = _signals(X), float(self.card_.data["rate_hz"])
         device = _device(self.device)
         encoder = self.encoder_.to(device)
-        parts = [_encode(encoder, chunk, device) for chunk in _chunks(signals, batch_size)]
-        embedding, tokens, valid, starts = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return Encoding(tuple(signal.id for signal in signals), embedding, tokens, valid, starts)
+        for chunk in _chunks(signals, batch_size):
+            _check_rate(chunk, rate_hz)
+            yield _encode(encoder, chunk, device)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write config, weights and model card into a folder."""
@@ -197,10 +209,20 @@ def _column(y: Any, count: int) -> npt.NDArray[Any]:
     return labels.reshape(count)
 
 
-def _signals(X: Any) -> list[Signal]:
+def _signals(X: Any) -> Sequence[Signal]:
     if issparse(X):
         raise SignalError("sparse input is not supported: a 0 that is not stored is still a measurement; X.toarray()")
     return as_signals(X)
+
+
+def _windows(signals: Sequence[Signal], *, clock: bool) -> WindowBatch | LazyWindows:
+    """All windows at once where they fit into memory."""
+    if not isinstance(signals, LazySignals):
+        return stack(signals, clock=clock)
+    size = signals.lengths.max() * len(signals) * signals[0].values[0].nbytes
+    if size > IN_MEMORY_BYTES:
+        return LazyWindows(signals, signals.lengths.tolist(), clock=clock)
+    return stack(signals, clock=clock)
 
 
 def _seed(value: Any) -> int:
@@ -230,11 +252,12 @@ def _chunks(signals: Sequence[Signal], size: int) -> Iterator[Sequence[Signal]]:
 
 
 @torch.inference_mode()
-def _encode(encoder: Encoder, signals: Sequence[Signal], device: torch.device) -> tuple[npt.NDArray[Any], ...]:
-    batch = encoder.patch(encoder.scale(stack(signals).to(device)))
+def _encode(encoder: Encoder, signals: Sequence[Signal], device: torch.device) -> Encoding:
+    windows = stack(signals, clock=encoder.config.geometry_source == "clock")
+    batch = encoder.patch(encoder.scale(windows.to(device)))
     encoded = encoder(batch)
     arrays = (encoded.embedding, encoded.tokens, encoded.valid, batch.scaffold.starts)
-    return tuple(array.cpu().numpy() for array in arrays)
+    return Encoding(tuple(signal.id for signal in signals), *(array.cpu().numpy() for array in arrays))
 
 
 def _device(name: str) -> torch.device:
@@ -253,6 +276,8 @@ def _device(name: str) -> torch.device:
 
 
 def _common_rate(signals: Sequence[Signal]) -> float:
+    if isinstance(signals, LazySignals):
+        return signals.rate_hz
     rates = {signal.rate_hz for signal in signals}
     if len(rates) > 1:
         raise SignalError(f"signals have rates {sorted(rates)} Hz; resample them to one before training")
@@ -268,8 +293,10 @@ def _check_rate(signals: Sequence[Signal], rate_hz: float) -> None:
             )
 
 
-def _digest(windows: WindowBatch, labels: npt.NDArray[np.int64] | None) -> str:
-    sha = hashlib.sha256(windows.values.numpy().tobytes())
+def _digest(windows: WindowBatch | LazyWindows, labels: npt.NDArray[np.int64] | None) -> str:
+    sha = hashlib.sha256()
+    for part in windows.parts():
+        sha.update(part.values.numpy().tobytes())
     sha.update(windows.lengths.numpy().tobytes())
     sha.update(b"" if labels is None else labels.tobytes())
     return sha.hexdigest()[:16]

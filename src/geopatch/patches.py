@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from geopatch.clock import clock_from_anchors
 from geopatch.errors import SignalError, at_least, one_of
 from geopatch.geometry import DESCRIPTORS, Geometry, geometry, motion
 from geopatch.scaffold import Scaffold, adaptive_scaffold, fixed_scaffold, random_scaffold
 from geopatch.signal import Signal
+
+PART = 1024  # windows stacked at a time where not all fit into memory
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,14 @@ class WindowBatch:
         return int(self.values.shape[0])
 
     @property
+    def channels(self) -> int:
+        return int(self.values.shape[2])
+
+    def parts(self) -> Iterator[WindowBatch]:
+        """The windows in pieces that fit into memory: all of them, as they are there already."""
+        yield self
+
+    @property
     def inside(self) -> Tensor:
         samples = torch.arange(self.values.shape[1], device=self.values.device)
         return samples < self.lengths[:, None]  # (B, T) bool
@@ -73,6 +84,27 @@ class WindowBatch:
         return replace(self, values=self.values[:, :longest], confidence=self.confidence[:, :longest], clock=clock)
 
 
+class LazyWindows:
+    """Windows that are stacked when they are asked for, because all of them would not fit into memory."""
+
+    def __init__(self, signals: Sequence[Signal], lengths: Sequence[int], *, clock: bool = False) -> None:
+        self.signals, self.clock = signals, clock
+        self.lengths = torch.as_tensor(lengths, dtype=torch.int64)
+        self.channels = signals[0].values.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.signals)
+
+    def rows(self, index: Tensor) -> WindowBatch:
+        """These windows, padded to the longest of all."""
+        chosen = [self.signals[n] for n in index.tolist()]
+        return stack(chosen, clock=self.clock, length=int(self.lengths.max()))
+
+    def parts(self) -> Iterator[WindowBatch]:
+        for index in torch.arange(len(self)).split(PART):
+            yield self.rows(index)
+
+
 @dataclass(frozen=True, eq=False)
 class PatchBatch:
     """What the encoder takes. With a label these are the six-tuple: patches, target, geometry, valid, label, inside."""
@@ -91,11 +123,15 @@ class PatchBatch:
         return self.scaffold.inside  # (B, K, L) q
 
 
-def stack(signals: Sequence[Signal]) -> WindowBatch:
-    """One batch from signals of one channel count and any lengths."""
+def stack(signals: Sequence[Signal], *, clock: bool = False, length: int | None = None) -> WindowBatch:
+    """One batch from signals of one channel count and any lengths, padded to the longest or to `length`.
+
+    With `clock`, canonical time is taken from the anchors of each signal.
+    """
     channels = signals[0].values.shape[1]
     lengths = torch.tensor([signal.length for signal in signals])
-    values = np.full((len(signals), int(lengths.max()), channels), np.nan, dtype=np.float32)
+    longest = length or int(lengths.max())
+    values = np.full((len(signals), longest, channels), np.nan, dtype=np.float32)
     for row, signal in enumerate(signals):
         if signal.values.shape[1] != channels:
             raise SignalError(
@@ -105,7 +141,26 @@ def stack(signals: Sequence[Signal]) -> WindowBatch:
     raw = torch.from_numpy(values)
     confidence = (~raw.isnan()).float().mean(2)
     padded = bool((lengths < raw.shape[1]).any())
-    return WindowBatch(fill_gaps(raw, lengths), confidence, lengths, padded=padded)
+    windows = WindowBatch(fill_gaps(raw, lengths), confidence, lengths, padded=padded)
+    return _clocked(windows, signals) if clock else windows
+
+
+def _clocked(windows: WindowBatch, signals: Sequence[Signal]) -> WindowBatch:
+    """The windows with the clocks of their anchors, and less confidence far from an anchor.
+
+    A window with fewer than two anchors gets an even clock that nothing vouches for: confidence 0.
+    """
+    time, trust = np.zeros((2, *windows.confidence.shape), dtype=np.float32)
+    for row, signal in enumerate(signals):
+        if signal.anchors is None:
+            raise SignalError(f"signal {signal.id!r} has no anchors; give them, or use geometry_source 'values'")
+        inside = slice(0, signal.length)
+        if len(signal.anchors) < 2 or signal.length < 2:
+            time[row, inside] = np.arange(signal.length)
+            continue
+        clock = clock_from_anchors(signal.anchors, signal.length)
+        time[row, inside], trust[row, inside] = clock.time, clock.confidence
+    return replace(windows, clock=torch.from_numpy(time), confidence=windows.confidence * torch.from_numpy(trust))
 
 
 def fill_gaps(values: Tensor, lengths: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from geopatch.errors import MissingExtraError, SignalError
 
 Values = npt.NDArray[np.float32]
+Anchors = npt.NDArray[np.float64]
 
 SLOWEST_HZ = 0.001
 ID_COLUMN, TIME_COLUMN, LABEL_COLUMN = "id", "time", "label"
@@ -28,20 +29,28 @@ class Signal:
     channels: tuple[str, ...] = ()
     record: str = ""
     start_s: float = 0.0
+    anchors: Anchors | None = field(default=None, repr=False)  # samples of alignment marks: R peaks, word times
     observed: npt.NDArray[np.bool_] = field(init=False, repr=False)  # (T, C)
 
     def __post_init__(self) -> None:
         values = _numeric(self.values, self.id)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "observed", ~np.isnan(values))
+        if self.anchors is not None:
+            object.__setattr__(self, "anchors", _sorted_anchors(self.anchors, self.id))
         _check(self)
 
     @classmethod
     def from_array(
-        cls, values: npt.ArrayLike, id: str = "0", rate_hz: float = 1.0, channels: Sequence[str] = ()
+        cls,
+        values: npt.ArrayLike,
+        id: str = "0",
+        rate_hz: float = 1.0,
+        channels: Sequence[str] = (),
+        anchors: Anchors | None = None,
     ) -> Signal:
         """One signal from (T,) or (T, C) numbers."""
-        return cls(_array(values, id), id=id, rate_hz=rate_hz, channels=tuple(channels))
+        return cls(_array(values, id), id=id, rate_hz=rate_hz, channels=tuple(channels), anchors=anchors)
 
     @property
     def length(self) -> int:
@@ -62,14 +71,19 @@ class Signal:
         ratio = Fraction(rate_hz).limit_denominator(1000) / Fraction(self.rate_hz).limit_denominator(1000)
         values = resample_poly(self.bridged(), ratio.numerator, ratio.denominator, axis=0, padtype="line")
         before = np.minimum(np.arange(len(values)) * ratio.denominator // ratio.numerator, self.length - 1)
-        return replace(self, values=np.where(self.observed[before], values, np.nan), rate_hz=float(rate_hz))
+        return replace(
+            self,
+            values=np.where(self.observed[before], values, np.nan),
+            rate_hz=float(rate_hz),
+            anchors=None if self.anchors is None else self.anchors * float(ratio),
+        )
 
     def bridged(self) -> Values:
         """The values with every gap bridged by a straight line; a channel that was never measured is 0."""
         return np.stack([_bridged(column) for column in self.values.T], axis=1)
 
     def window(self, start: int, stop: int) -> Signal:
-        """The samples start..stop as a signal that remembers its record."""
+        """The samples start..stop as a signal that remembers its record, and the anchors next to it on either side."""
         if not 0 <= start < stop <= self.length:
             raise SignalError(f"signal {self.id!r} has {self.length} samples, not the span {start}..{stop}")
         start_s = self.start_s + start / self.rate_hz
@@ -79,13 +93,23 @@ class Signal:
             id=f"{self.id}@{start_s:.10g}s",
             record=self.record or self.id,
             start_s=start_s,
+            anchors=None if self.anchors is None else _anchors_around(self.anchors, start, stop),
         )
 
 
-def as_signals(X: Any) -> list[Signal]:
+class LazySignals(Sequence[Signal]):
+    """Signals that are read when they are asked for, so that there can be more of them than memory holds."""
+
+    rate_hz: float
+    lengths: npt.NDArray[np.int64]  # (N,) samples of each, known without reading it
+
+
+def as_signals(X: Any) -> Sequence[Signal]:
     """Signals from what people have: (N, T) or (N, T, C) arrays, lists of unequal arrays, frames, signals."""
     if isinstance(X, Signal):
         return [X]
+    if isinstance(X, LazySignals):
+        return X
     if _is_frame(X):
         return from_frame(X)
     if hasattr(X, "__array__") and not isinstance(X, (list, tuple)):
@@ -173,6 +197,20 @@ def _from_stack(stack: npt.NDArray[Any], rate_hz: float = 1.0) -> list[Signal]:
             "while a minimum of 1 is required."
         )
     return [Signal.from_array(values, id=str(n), rate_hz=rate_hz) for n, values in enumerate(stack)]
+
+
+def _sorted_anchors(anchors: Any, id: str) -> Anchors:
+    found = np.unique(np.asarray(anchors, dtype=np.float64).ravel())
+    if not np.isfinite(found).all():
+        raise SignalError(f"signal {id!r} has an anchor that is no finite number; leave out anchors that are missing")
+    return found
+
+
+def _anchors_around(anchors: Anchors, start: int, stop: int) -> Anchors:
+    """Those within start..stop and one more on either side, so that a clock need not guess beyond the last."""
+    first, last = np.searchsorted(anchors, [start, stop])
+    around: Anchors = anchors[max(first - 1, 0) : last + 1] - start
+    return around
 
 
 def _bridged(column: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

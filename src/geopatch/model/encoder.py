@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from geopatch.model.gate import Gate
 from geopatch.model.operator import RECONSTRUCTIONS, ConditionalOperator, ReconstructionHead
 from geopatch.model.stem import KERNELS, ContextStem, PatchStem, masked_mean_max
 from geopatch.model.token import PATCH_ENCODERS, PatchEncoder
-from geopatch.patches import PatchBatch, PatchConfig, WindowBatch, patchify
+from geopatch.patches import LazyWindows, PatchBatch, PatchConfig, WindowBatch, patchify
 
 AMPLITUDES = ("keep", "zscore", "both")
 STEMS = ("context", "patch")
@@ -120,12 +121,12 @@ class Encoder(nn.Module):
         self.overview = Overview(width, config.embedding) if _has_overview(config) else None
         self.rebuild = _rebuild(config)
 
-    def learn_scale(self, windows: WindowBatch) -> None:
+    def learn_scale(self, windows: WindowBatch | LazyWindows) -> None:
         """Take level and spread of each channel from training windows."""
-        weight = windows.confidence[..., None].double()
-        total = weight.sum((0, 1))
-        level = (windows.values * weight).sum((0, 1)) / total
-        spread = (((windows.values - level).square() * weight).sum((0, 1)) / total).sqrt()
+        total = _summed(_weights(part) for part in windows.parts())
+        level = _summed(part.values * _weights(part) for part in windows.parts()) / total
+        square = _summed((part.values - level).square() * _weights(part) for part in windows.parts())
+        spread = (square / total).sqrt()
         self.level.copy_(level)
         self.spread.copy_(torch.where(spread > FLAT * (1 + level.abs()), spread, 1.0))
 
@@ -174,6 +175,15 @@ class Encoder(nn.Module):
             rebuilt: Tensor = self.rebuild(content, c)
             return rebuilt
         return None if self.rebuild is None else self.rebuild(z)
+
+
+def _weights(windows: WindowBatch) -> Tensor:
+    return windows.confidence[..., None].double()
+
+
+def _summed(parts: Iterable[Tensor]) -> Tensor:
+    """Over windows and samples of all parts."""
+    return torch.stack([part.sum((0, 1)) for part in parts]).sum(0)
 
 
 class Overview(nn.Module):

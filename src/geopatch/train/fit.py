@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from geopatch.model.encoder import Encoder, ModelConfig
-from geopatch.patches import WindowBatch
+from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.train.launch import Team
 from geopatch.train.objective import Objective, TrainConfig
 from geopatch.train.resume import RunState
-from geopatch.train.stepper import Stepper
+from geopatch.train.stepper import LazyScaled, Stepper
 from geopatch.train.validation import Validation, seeded, split_validation
 
 CHOICES_PER_RUN = 20  # how often the validation part is asked
@@ -44,7 +44,7 @@ class Fitted:
 
 
 def fit(
-    windows: WindowBatch,
+    windows: WindowBatch | LazyWindows,
     labels: Tensor | None,
     model: ModelConfig,
     train: TrainConfig,
@@ -60,26 +60,36 @@ def fit(
     """
     device = torch.device(device) if team is None else team.device
     with seeded(train.seed, device):
-        encoder = Encoder(replace(model, channels=windows.values.shape[2]))
+        encoder = Encoder(replace(model, channels=windows.channels))
         encoder.learn_scale(windows)
         targets = torch.arange(len(windows)) if labels is None else labels
         classes = 0 if labels is None else int(labels.max()) + 1
         kept, held_out = split_validation(targets, train, labelled=labels is not None)
         objective = Objective(encoder, classes, train, None if team is None else team.peers()).to(device)
-        scaled = encoder.scale(windows.to(device))
+        scaled = _scaled(windows, encoder, device)
         targets = targets.to(device)
         stepper = Stepper(objective, scaled, targets, train, train.steps(len(kept)), team)
-        validate = Validation(objective, scaled.rows(held_out.to(device)), targets[held_out.to(device)])
+        held_out = held_out.to(device)
+        chooser = scaled.rows(held_out) if len(held_out) else None
+        validate = Validation(objective, chooser, targets[held_out])
         leads = team is None or team.leads
         state = RunState(resume, run_name(windows, targets, encoder.config, train), writes=leads)
         return _run(stepper, validate, kept, state, report if report and leads else lambda _: None)
 
 
-def run_name(windows: WindowBatch, labels: Tensor, model: ModelConfig, train: TrainConfig) -> str:
+def _scaled(windows: WindowBatch | LazyWindows, encoder: Encoder, device: torch.device) -> WindowBatch | LazyScaled:
+    if isinstance(windows, LazyWindows):
+        return LazyScaled(windows, encoder, device)
+    return encoder.scale(windows.to(device))
+
+
+def run_name(windows: WindowBatch | LazyWindows, labels: Tensor, model: ModelConfig, train: TrainConfig) -> str:
     """What a training is, in one digest: the same name means the same result."""
     sha = hashlib.sha256(f"{model} {train}".encode())
-    for part in (windows.values, windows.confidence, windows.lengths, labels):
-        sha.update(part.cpu().numpy().tobytes())
+    for part in windows.parts():
+        for tensor in (part.values, part.confidence, part.lengths):
+            sha.update(tensor.numpy().tobytes())
+    sha.update(labels.cpu().numpy().tobytes())
     return sha.hexdigest()
 
 

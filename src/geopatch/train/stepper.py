@@ -9,12 +9,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geopatch.patches import WindowBatch
+from geopatch.model.encoder import Encoder
+from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.train.launch import Team
 from geopatch.train.objective import Objective, TrainConfig
 
 EAGER_STEPS = 3  # before a capture: lazy set-up must not be recorded
 READ_EVERY = 10  # steps between two readings of the loss on a GPU: each one waits for the device
+
+
+class LazyScaled:
+    """Windows that are stacked, moved and scaled when a step asks for them."""
+
+    def __init__(self, windows: LazyWindows, encoder: Encoder, device: torch.device) -> None:
+        self.windows, self.encoder, self.device = windows, encoder, device
+
+    def rows(self, index: Tensor) -> WindowBatch:
+        return self.encoder.scale(self.windows.rows(index.cpu()).to(self.device))
 
 
 class Stepper:
@@ -23,7 +34,7 @@ class Stepper:
     def __init__(
         self,
         objective: Objective,
-        scaled: WindowBatch,
+        scaled: WindowBatch | LazyScaled,
         labels: Tensor,
         config: TrainConfig,
         steps: int,
@@ -33,7 +44,8 @@ class Stepper:
         self.device = labels.device
         self.cuda = self.device.type == "cuda"
         self.team = team
-        self.capturable = self.cuda and team is None and objective.encoder.config.boundaries != "random"
+        fixed = objective.encoder.config.boundaries != "random" and isinstance(scaled, WindowBatch)
+        self.capturable = self.cuda and team is None and fixed
         self.rate = torch.tensor(config.learning_rate, device=self.device)
         self.optimizer = torch.optim.AdamW(
             objective.parameters(),

@@ -12,19 +12,20 @@ from geopatch.patches import WindowBatch
 from geopatch.train.objective import Objective, TrainConfig
 
 FEWEST = 100  # windows; fewer cannot choose
+MOST = 1024  # more make a choice no better, and they are held in memory
 
 
 class Validation:
     """The best step so far: the one with the least loss on the windows kept aside."""
 
-    def __init__(self, objective: Objective, windows: WindowBatch, labels: Tensor) -> None:
+    def __init__(self, objective: Objective, windows: WindowBatch | None, labels: Tensor) -> None:
         self.objective, self.windows, self.labels = objective, windows, labels
         self.best: float | None = None
         self.step = 0
         self.weights: dict[str, Tensor] = {}
 
     def __bool__(self) -> bool:
-        return len(self.windows) > 0
+        return self.windows is not None
 
     def choose(self, step: int) -> None:
         loss = self._loss()
@@ -39,6 +40,7 @@ class Validation:
     @torch.no_grad()
     def _loss(self) -> float:
         """On the same views every time, so that two steps compare."""
+        assert self.windows is not None
         device = self.labels.device
         self.objective.eval()
         with seeded(0, device):
@@ -49,7 +51,8 @@ class Validation:
 
 def split_validation(labels: Tensor, config: TrainConfig, *, labelled: bool) -> tuple[Tensor, Tensor]:
     """Indices to train on and to choose by: the same share of every class, or nothing where too few would remain."""
-    count = round(len(labels) * config.validation)
+    share = min(config.validation, MOST / len(labels))
+    count = round(len(labels) * share)
     everything = torch.arange(len(labels))
     if count < FEWEST:
         return everything, everything[:0]
@@ -60,7 +63,7 @@ def split_validation(labels: Tensor, config: TrainConfig, *, labelled: bool) -> 
     held = []
     for label in labels.unique():
         members = shuffled[labels[shuffled] == label]
-        held.append(members[: round(len(members) * config.validation)])
+        held.append(members[: round(len(members) * share)])
     held_out = torch.cat(held).sort().values
     mask = torch.ones(len(labels), dtype=torch.bool)
     mask[held_out] = False
