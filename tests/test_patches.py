@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from geopatch.clock import clock_from_anchors
 from geopatch.errors import ConfigError, SignalError
 from geopatch.geometry import DESCRIPTORS, motion
-from geopatch.patches import PatchConfig, WindowBatch, cut, fill_gaps, patchify, stack
+from geopatch.patches import LazyWindows, PatchConfig, WindowBatch, cut, fill_gaps, patchify, stack
 from geopatch.scaffold import fixed_scaffold
 from geopatch.signal import Signal
 
@@ -204,3 +205,36 @@ def test_descriptors_may_come_as_a_list() -> None:
     listed: Any = ["slope"]
     assert PatchConfig(descriptors=listed).descriptors == ("slope",)
     assert PatchConfig().descriptors == tuple(DESCRIPTORS)
+
+
+def test_a_stack_takes_its_clocks_from_the_anchors() -> None:
+    anchors = np.array([-3.0, 10.0, 31.0, 55.0])
+    signals = [
+        Signal.from_array(np.random.default_rng(0).normal(size=50), id="beats", anchors=anchors),
+        Signal.from_array(np.ones(30), id="one", anchors=np.array([4.0])),
+    ]
+    windows = stack(signals, clock=True)
+    assert windows.clock is not None
+    clock = clock_from_anchors(anchors, 50)
+    np.testing.assert_allclose(windows.clock[0].numpy(), clock.time, rtol=1e-6)
+    np.testing.assert_allclose(windows.confidence[0].numpy(), clock.confidence, rtol=1e-6)
+    assert windows.clock[1, :30].tolist() == list(range(30)), "one anchor makes no clock: an even one that none trusts"
+    assert not windows.confidence[1].any()
+
+
+def test_a_clock_needs_anchors() -> None:
+    with pytest.raises(SignalError, match="'0' has no anchors; give them, or use geometry_source 'values'"):
+        stack([Signal.from_array(np.ones(30))], clock=True)
+
+
+def test_lazy_windows_are_the_stack_in_pieces() -> None:
+    draw = np.random.default_rng(0)
+    signals = [Signal.from_array(draw.normal(size=(length, 2)), id=str(length)) for length in (9, 30, 12)]
+    whole, lazy = stack(signals), LazyWindows(signals, [9, 30, 12])
+    parts = list(lazy.parts())
+    assert len(lazy) == 3
+    assert lazy.channels == whole.channels == 2
+    for name in ("values", "confidence", "lengths"):
+        assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name))
+        chosen = torch.tensor([2, 0])
+        assert torch.equal(getattr(lazy.rows(chosen), name), getattr(whole.rows(chosen), name))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geopatch.data.recording import UNKNOWN, Recording, WindowConfig, WindowSet, aami_class, cut_windows, spans, targets
+from geopatch.data.sample import mitdb_minutes
 from geopatch.errors import ConfigError, SignalError
 from geopatch.signal import Signal
 
@@ -135,3 +136,33 @@ def test_the_first_class_in_order_names_a_window() -> None:
 
 def test_a_window_set_has_a_length() -> None:
     assert len(WindowSet("none", (), {})) == 0
+
+
+def test_saturated_stretches_become_gaps() -> None:
+    values = np.sin(np.arange(200) / 5).astype(np.float32)
+    values[50:60], values[100:103] = 2.0, 2.0
+    recording = Recording(Signal.from_array(np.stack([values, np.ones(200)], axis=1), id="r", rate_hz=100.0), "s")
+    clean = recording.without_saturation().signal
+    assert np.flatnonzero(np.isnan(clean.values[:, 0])).tolist() == list(range(50, 60)), "runs of five and more"
+    assert np.isfinite(clean.values[:, 1]).all(), "a constant channel is not saturated"
+    assert np.isfinite(recording.signal.values).all(), "the recording itself stays as it was"
+
+
+@pytest.mark.parametrize("source", ["annotated", "detected", "none"])
+def test_windows_carry_the_anchors_of_their_source(source: str) -> None:
+    recording = mitdb_minutes()[0]
+    windows = cut_windows("ecg", [recording], WindowConfig(anchors=source)).signals
+    if source == "none":
+        assert all(window.anchors is None for window in windows)
+        return
+    beats = recording.beat_samples / recording.signal.rate_hz
+    for window in windows[3:40]:
+        assert window.anchors is not None
+        assert len(window.anchors) >= 2
+        times = window.start_s + window.anchors / window.rate_hz
+        assert np.abs(times[:, None] - beats).min(1).max() < 0.1, "R peaks, to a tenth of a second"
+
+
+def test_unknown_anchors_are_refused() -> None:
+    with pytest.raises(ConfigError, match="anchors must be one of annotated, detected, none"):
+        WindowConfig(anchors="guessed")

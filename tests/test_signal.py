@@ -317,3 +317,20 @@ def test_a_pandas_frame_with_numbered_columns_is_wide() -> None:
     frame["label"] = ["a", "b"]
     np.testing.assert_array_equal([signal.values[:, 0] for signal in as_signals(frame)], [[0, 1, 2], [3, 4, 5]])
     assert frame_labels(frame).tolist() == ["a", "b"]  # type: ignore[union-attr]
+
+
+def test_anchors_move_with_the_signal() -> None:
+    signal = Signal.from_array(np.zeros(100), rate_hz=10.0, anchors=np.array([40.0, 5.0, 40.0, 80.0, 97.0]))
+    assert signal.anchors is not None
+    assert signal.anchors.tolist() == [5, 40, 80, 97]
+    halved = signal.resampled(5.0)
+    assert halved.anchors is not None
+    assert halved.anchors.tolist() == [2.5, 20, 40, 48.5]
+    window = signal.window(30, 60)
+    assert window.anchors is not None
+    assert window.anchors.tolist() == [-25, 10, 50], "the one inside and one on either side"
+
+
+def test_an_anchor_that_is_no_number_is_refused() -> None:
+    with pytest.raises(SignalError, match="anchor that is no finite number"):
+        Signal.from_array(np.zeros(9), anchors=np.array([1.0, np.nan]))

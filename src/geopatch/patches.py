@@ -15,7 +15,7 @@ from geopatch.geometry import DESCRIPTORS, Geometry, geometry, motion
 from geopatch.scaffold import Scaffold, adaptive_scaffold, fixed_scaffold, random_scaffold
 from geopatch.signal import Signal
 
-PART = 1024  # windows stacked at a time where not all fit into memory
+PART = 64  # windows stacked at a time where not all fit into memory
 
 
 @dataclass(frozen=True)

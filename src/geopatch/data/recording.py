@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.data.collection import Collection
-from geopatch.errors import ConfigError, SignalError, at_least, one_of
+from geopatch.errors import ConfigError, MissingExtraError, SignalError, at_least, one_of
 from geopatch.signal import Signal
 
 Samples = npt.NDArray[np.int64]
@@ -20,6 +20,8 @@ AAMI = {"N": "NLRej", "S": "AaJS", "V": "VE", "F": "F", "Q": "/fQ"}
 NAMING_ORDER = ("V", "S", "F", "Q")
 TARGETS = ("subject", "beat", "rhythm", "rate")
 RATE_BAND_BPM = 10
+ANCHORS = ("annotated", "detected", "none")
+RAIL_RUN = 5  # equal samples in a row at the least or greatest value of a channel: the converter was at its limit
 UNKNOWN = "unknown"
 
 
@@ -62,6 +64,23 @@ class Recording:
             self, signal=signal, beat_samples=moved(self.beat_samples), rhythm_samples=moved(self.rhythm_samples)
         )
 
+    def without_saturation(self) -> Recording:
+        """Its saturated stretches as gaps: they tell that a limit was passed, not by how much."""
+        values = self.signal.values.copy()
+        for column in values.T:
+            column[saturated(column)] = np.nan
+        if not np.isfinite(values).any():
+            return self
+        return replace(self, signal=replace(self.signal, values=values))
+
+    def anchored(self, source: str) -> Recording:
+        """With the anchors of its clock: the beats that are annotated, or those that are detected."""
+        one_of("anchors", source, ANCHORS)
+        if source == "none":
+            return replace(self, signal=replace(self.signal, anchors=None))
+        beats = self.beat_samples if source == "annotated" else detect_beats(self.signal)
+        return replace(self, signal=replace(self.signal, anchors=beats.astype(np.float64)))
+
     def band_passed(self, low_hz: float, high_hz: float) -> Recording:
         """Without drift below a band and noise above it. Filtered forwards and backwards, so that nothing moves."""
         from scipy.signal import butter, sosfiltfilt
@@ -85,12 +104,14 @@ class WindowConfig:
     length_s: float = 2.0
     overlap: float = 0.5  # share of a window that the next one repeats
     band_hz: tuple[float, float] | None = None
+    anchors: str = "annotated"  # annotated | detected | none
 
     def __post_init__(self) -> None:
         at_least("rate_hz", self.rate_hz, 0.001)
         at_least("length_s * rate_hz", self.length_s * self.rate_hz, 1)
         at_least("overlap", self.overlap, 0)
         at_least("1 - overlap", 1 - self.overlap, 0.01)
+        one_of("anchors", self.anchors, ANCHORS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +138,7 @@ def cut_windows(name: str, recordings: Sequence[Recording], config: WindowConfig
     windows: list[Signal] = []
     labels: dict[str, list[str]] = {target: [] for target in TARGETS}
     for recording in recordings:
-        prepared = recording.resampled(config.rate_hz)
+        prepared = recording.without_saturation().anchored(config.anchors).resampled(config.rate_hz)
         if config.band_hz is not None:
             prepared = prepared.band_passed(*config.band_hz)
         for start, stop in spans(prepared.signal.length, config):
@@ -150,6 +171,30 @@ def targets(recording: Recording, start: int, stop: int) -> dict[str, str]:
         "rhythm": _rhythm(recording, start, stop),
         "rate": _rate_band(recording, int(first), int(last)),
     }
+
+
+def saturated(column: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+    """Which samples of a channel lie in a run at its least or greatest value. A constant channel has none."""
+    found = np.zeros(len(column), dtype=bool)
+    low, high = np.nanmin(column, initial=np.inf), np.nanmax(column, initial=-np.inf)
+    if not low < high:
+        return found
+    for rail in (low, high):
+        edges = np.flatnonzero(np.diff((column == rail).astype(np.int8), prepend=0, append=0))
+        for start, stop in edges.reshape(-1, 2):
+            found[start:stop] = stop - start >= RAIL_RUN
+    return found
+
+
+def detect_beats(signal: Signal) -> Samples:
+    """R peaks in the first channel, by the XQRS detector of the wfdb library."""
+    try:
+        from wfdb.processing import XQRS
+    except ImportError as error:
+        raise MissingExtraError("wfdb", "ecg", "detecting beats") from error
+    detector = XQRS(signal.bridged()[:, 0].astype(np.float64), signal.rate_hz)
+    detector.detect(verbose=False)
+    return np.asarray(detector.qrs_inds, dtype=np.int64)
 
 
 def aami_class(symbols: Names) -> str:

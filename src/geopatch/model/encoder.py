@@ -183,7 +183,10 @@ def _weights(windows: WindowBatch) -> Tensor:
 
 def _summed(parts: Iterable[Tensor]) -> Tensor:
     """Over windows and samples of all parts."""
-    return torch.stack([part.sum((0, 1)) for part in parts]).sum(0)
+    total = torch.zeros((), dtype=torch.float64)
+    for part in parts:
+        total = total + part.sum((0, 1))
+    return total
 
 
 class Overview(nn.Module):
