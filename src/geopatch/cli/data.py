@@ -57,7 +57,7 @@ def list_sets(data_root: Path, as_json: bool) -> None:
     Console().print(table)
     archive = names[len(CATALOG) :]
     if archive:
-        click.echo(f"{len(archive)} sets of the UEA/UCR archive, whole series, target class: {', '.join(archive)}")
+        click.echo(f"of the UEA/UCR archive, whole series, target class ({len(archive)}): {', '.join(archive)}")
 
 
 @command.command("info")

@@ -23,13 +23,13 @@ FAILURES = (OSError, ValueError, LookupError, TypeError, HTTPException, zipfile.
 
 def download_into(folder: Path, name: str, home: str, fetch: Fetch) -> None:
     """Fill `folder` whole or not at all; whatever hinders it is one line that begins with the reason."""
+    check_reachable(home)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder.parent} cannot be made: {error.strerror}") from error
     with atomic_folder(folder) as partial:
         try:
-            check_reachable(home)
             with redirect_stdout(sys.stderr):  # what the libraries say is no result
                 fetch(name, partial)
         except DataError:
