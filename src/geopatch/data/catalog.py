@@ -11,7 +11,7 @@ from pathlib import Path
 from geopatch.data import arctic, recording
 from geopatch.data.archive import known_sets, split_files, unknown_set
 from geopatch.data.audio import AudioConfig
-from geopatch.data.download import Fetch, download_into, fetch_archive, fetch_physionet
+from geopatch.data.download import PHYSIONET, Fetch, download_into, fetch_archive, fetch_physionet
 from geopatch.data.physionet import find_database
 from geopatch.data.recording import WindowConfig
 from geopatch.data.source import Report
@@ -61,7 +61,7 @@ def public_download(found: DataSet, root: Path) -> None:
     """Fill `root/<name>` from the public home of a data set."""
     if found.fetch is None:
         raise DataError(f"no library downloads it; fetch it from {found.home} and unpack it into {root / found.name}")
-    download_into(root / found.name, found.name, found.home, found.fetch)
+    download_into(root / found.name, found.name, found.fetch)
 
 
 Download = Callable[[DataSet, Path], None]
@@ -140,7 +140,7 @@ def _ecg(name: str, what: str, split: str, load: Callable[..., WindowSplit]) -> 
     return DataSet(
         name,
         what,
-        f"https://physionet.org/content/{name}/",
+        f"{PHYSIONET}{name}/",
         PHYSIONET_LICENCE,
         "2 s at 128 Hz, half of it shared with the next",
         split,

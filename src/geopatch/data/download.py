@@ -6,40 +6,51 @@ import sys
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from http.client import HTTPException
 from pathlib import Path
 
-from geopatch.errors import DataError, MissingExtraError
+from geopatch.errors import DataError, GeoPatchError, MissingExtraError
 from geopatch.storage import atomic_folder
 
 Fetch = Callable[[str, Path], None]  # a name, and the empty folder to fill
 
+PHYSIONET = "https://physionet.org/content/"
 PATIENCE_S = 10.0  # for the home to answer at all
 LONGEST_REASON = 200
 FAILURES = (OSError, ValueError, LookupError, TypeError, HTTPException, zipfile.BadZipFile)
 
 
-def download_into(folder: Path, name: str, home: str, fetch: Fetch) -> None:
+def download_into(folder: Path, name: str, fetch: Fetch) -> None:
     """Fill `folder` whole or not at all; whatever hinders it is one line that begins with the reason."""
-    check_reachable(home)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{folder.parent} cannot be made: {error.strerror}") from error
-    with atomic_folder(folder) as partial:
+    with _parent(folder.parent), atomic_folder(folder) as partial:
         try:
             with redirect_stdout(sys.stderr):  # what the libraries say is no result
                 fetch(name, partial)
-        except DataError:
+        except GeoPatchError:
             raise
         except FAILURES as error:
             raise DataError(_short(error)) from error
 
 
+@contextmanager
+def _parent(folder: Path) -> Iterator[None]:
+    """The folder for the time of a download; it stays if that brings something, or if it was there before."""
+    made = not folder.is_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder} cannot be made: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        if made and not any(folder.iterdir()):
+            folder.rmdir()
+
+
 def check_reachable(home: str) -> None:
-    """Refuse within seconds where there is no network: not every library sets itself a time limit."""
+    """Refuse within seconds where there is no network: wfdb sets itself no time limit."""
     try:
         urllib.request.urlopen(urllib.request.Request(home, method="HEAD"), timeout=PATIENCE_S).close()
     except urllib.error.HTTPError as answer:
@@ -50,14 +61,17 @@ def check_reachable(home: str) -> None:
 
 
 def fetch_physionet(name: str, folder: Path) -> None:
+    """Every record and annotation, by wfdb."""
     try:
         import wfdb
     except ImportError as error:
         raise MissingExtraError("wfdb", "ecg", f"downloading {name}") from error
+    check_reachable(PHYSIONET)
     wfdb.dl_database(name, str(folder))
 
 
 def fetch_archive(name: str, folder: Path) -> None:
+    """The train and test files of a set, by aeon, which knows the names and gives up by itself."""
     try:
         from aeon.datasets import load_classification
     except ImportError as error:
