@@ -13,6 +13,7 @@ from geopatch.version import __version__
 
 VERBS = {
     "demo": "Train on the built-in sample, search it, and draw what was found.",
+    "data": "List, describe and prepare the data sets that have a name.",
     "fit": "Train an encoder on a collection.",
     "encode": "Turn a collection into embeddings and tokens.",
     "evaluate": "Measure retrieval on a test split, clean and with warped queries.",

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from geopatch.data.arff import read_arff
 from geopatch.data.collection import Collection
-from geopatch.data.npz import read_npz_split
+from geopatch.data.npz import holds_split, read_npz_split
 from geopatch.data.ts import read_ts
 from geopatch.data.tsv import read_tsv
 from geopatch.errors import DataError
 
-__all__ = ["load_split", "read_arff", "read_ts", "read_tsv"]
+__all__ = ["known_sets", "load_split", "read_arff", "read_ts", "read_tsv", "split_files", "unknown_set"]
 
 READERS: dict[str, Callable[[Path], Collection]] = {
     ".ts": read_ts,
@@ -38,20 +38,38 @@ def load_split(name_or_folder: str | Path, root: str | Path = ".") -> tuple[Coll
     return train, test
 
 
+def split_files(name: str, root: Path) -> tuple[Path, ...]:
+    """Where `load_split` finds a name: its train and its test file, one .npz that holds both, or nothing."""
+    for base in _bases(root):
+        pair = _pair(base / name, name) or _pair(base, name)
+        if pair:
+            return pair
+        if (base / f"{name}.npz").is_file():
+            return (base / f"{name}.npz",)
+    return ()
+
+
+def known_sets(root: Path) -> set[str]:
+    """The names that `load_split` finds."""
+    names: set[str] = set()
+    for base in _bases(root):
+        names.update(_names_in(base))
+        names.update(file.stem for file in base.glob("*.npz") if holds_split(file))
+        names.update(folder.name for folder in base.glob("*") if folder.is_dir() and _pair(folder, folder.name))
+    return names
+
+
 def _load(name_or_folder: str | Path, root: Path) -> tuple[Collection, Collection]:
     folder = Path(name_or_folder)
     name = folder.name
     if len(folder.parts) != 1 or name == "..":
         return _load_folder(folder)
-    for base in _bases(root):
-        pair = _pair(base / name, name) or _pair(base, name)
-        if pair:
-            return _read_pair(*pair)
-        if (base / f"{name}.npz").is_file():
-            return read_npz_split(base / f"{name}.npz")
+    files = split_files(name, root)
+    if files:
+        return read_npz_split(files[0]) if len(files) == 1 else _read_pair(*files)
     if folder.is_dir():
         return _load_folder(folder)
-    raise _unknown(name, root)
+    raise unknown_set(name, root)
 
 
 def _bases(root: Path) -> list[Path]:
@@ -95,18 +113,10 @@ def _names_in(folder: Path) -> Iterator[str]:
             yield name
 
 
-def _known(root: Path) -> set[str]:
-    names: set[str] = set()
-    for base in _bases(root):
-        names.update(_names_in(base))
-        names.update(file.stem for file in base.glob("*.npz"))
-        names.update(folder.name for folder in base.glob("*") if folder.is_dir() and _pair(folder, folder.name))
-    return names
-
-
-def _unknown(name: str, root: Path) -> DataError:
+def unknown_set(name: str, root: Path) -> DataError:
+    """What to say about a name that is not there: where it was looked for, and what is nearest."""
     places = f"{root}/{name}/, {root}/*/{name}/ and {root}/*/{name}.npz"
-    known = {known.lower(): known for known in sorted(_known(root))}
+    known = {known.lower(): known for known in sorted(known_sets(root))}
     nearest = [known[low] for low in difflib.get_close_matches(name.lower(), known, n=N_NAMES_SHOWN, cutoff=0.0)]
     there = f"of {len(known)} data sets there the nearest are {', '.join(nearest)}" if known else "there are none there"
     return DataError(f"no data set {name!r}: looked for {places}; {there}")

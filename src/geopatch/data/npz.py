@@ -18,6 +18,7 @@ from geopatch.signal import Signal
 
 Arrays = dict[str, npt.NDArray[Any]]
 
+SPLIT = ("X_train", "y_train", "X_test", "y_test")
 DAMAGED = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error, struct.error)
 
 
@@ -31,11 +32,20 @@ def read_npz(path: str | Path) -> Collection:
     return collection(path, path.stem, arrays)
 
 
+def holds_split(path: Path) -> bool:
+    """Whether a file has the arrays of a train/test split; its values are not read."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return {f"{name}.npy" for name in SPLIT} <= set(file.namelist())
+    except DAMAGED:
+        return False
+
+
 def read_npz_split(path: str | Path) -> tuple[Collection, Collection]:
     """Train and test of a file with `X_train`, `y_train`, `X_test` and `y_test`."""
     path = check_file(path)
     arrays = read_arrays(path)
-    missing = [name for name in ("X_train", "y_train", "X_test", "y_test") if name not in arrays]
+    missing = [name for name in SPLIT if name not in arrays]
     if missing:
         raise DataError(f"{path.name}: expected arrays X_train, y_train, X_test, y_test, got no {', '.join(missing)}")
     train, test = ({"X": arrays[f"X_{part}"], "y": arrays[f"y_{part}"]} for part in ("train", "test"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from geopatch.data.recording import AAMI, Recording
+from geopatch.data.source import Report, reported
 from geopatch.errors import DataError, MissingExtraError, SignalError, one_of
 from geopatch.signal import Signal
 
@@ -19,18 +21,26 @@ SPLITS = {"DS1": DS1, "DS2": DS2}
 
 DATABASES = ("mitdb", "nstdb", "nsrdb")
 BEATS = frozenset("".join(AAMI.values()))
+NOISY = re.compile(r"\d+e(_?\d+)")
 BYTES_A_SAMPLE = {"16": 2.0, "80": 1.0, "212": 1.5}
 
 
-def load_database(name: str, root: Path) -> tuple[Recording, ...]:
-    """Every annotated record of a database found under `root`, or under `root/name`."""
-    one_of("database", name, DATABASES)
-    folder = next((place for place in (root / name, root) if any(place.glob("*.atr"))), None)
+def load_database(name: str, root: Path, *, report: Report | None = None) -> tuple[Recording, ...]:
+    """Every annotated record of a database found under `root/name`, or under `root`."""
+    folder = find_database(name, root)
     if folder is None:
         raise DataError(
             f"no WFDB records of {name} in {root / name} or {root}; give the folder that holds its .hea files"
         )
-    return tuple(read_wfdb(path.with_suffix("")) for path in sorted(folder.glob("*.atr")))
+    paths = [path.with_suffix("") for path in sorted(folder.glob("*.atr"))]
+    return tuple(read_wfdb(path) for path in reported(paths, name, report))
+
+
+def find_database(name: str, root: Path) -> Path | None:
+    """The folder of its annotated records: `root/name`, or `root` unless that is named as another database."""
+    one_of("database", name, DATABASES)
+    places = [root / name] if root.resolve().name in set(DATABASES) - {name} else [root / name, root]
+    return next((place for place in places if any(place.glob("*.atr"))), None)
 
 
 def read_wfdb(path: Path) -> Recording:
@@ -50,6 +60,12 @@ def subject_of(record: str) -> str:
     """Records 201 and 202 of MITDB are one patient; 118e06 of NSTDB is patient 118 under noise."""
     patient = record.split("e")[0]
     return "201" if patient == "202" else patient
+
+
+def snr_of(record: str) -> int | None:
+    """Decibels of signal over noise of an NSTDB record: 24 of 118e24, -6 of 118e_6; None for a record without noise."""
+    found = NOISY.fullmatch(record)
+    return int(found[1].replace("_", "-")) if found else None
 
 
 def _marked(path: Path, signal: Signal, wfdb: Any) -> Recording:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ from geopatch.errors import DataError, SignalError
 from geopatch.signal import Signal
 
 Channels = npt.NDArray[np.float64]  # (C, T), as the archive's rows are written
+Report = Callable[[str, int, int], None]  # what is being read, how many are done, of how many
+Item = TypeVar("Item")
 
 MISSING = "?"
 
@@ -43,6 +46,14 @@ def check_file(path: str | Path) -> Path:
     if empty:
         raise DataError(f"{path} is empty (0 bytes); expected data, so fetch or write it again")
     return path
+
+
+def reported(items: Sequence[Item], what: str, report: Report | None) -> Iterator[Item]:
+    """The items, with a word after each: reading many files takes a while."""
+    for done, item in enumerate(items, start=1):
+        yield item
+        if report is not None:
+            report(what, done, len(items))
 
 
 def at_line(path: Path, line: int, message: str) -> DataError:
