@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -89,7 +88,8 @@ def prepare(names: Sequence[str], cache: Path, data_root: Path, as_json: bool) -
     """Make the windows of the data sets NAMES ready to train and evaluate; what is absent is downloaded first."""
     for name in names:
         catalog.locate(name, data_root)
-    make = importlib.import_module("geopatch.data.cache").prepare
+    from geopatch.data.prepare import prepare as make
+
     with _bar(quiet=as_json) as report:
         for name in names:
             make(name, data_root, cache, report=report)

@@ -1,0 +1,73 @@
+"""The windows of a named data set, made once and kept: a cache that is built anew when its source has changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from geopatch.data import catalog
+from geopatch.data.cache import Cache, window_pairs, write_cache
+from geopatch.data.catalog import Config
+from geopatch.data.source import Report
+from geopatch.errors import DataError, GeoPatchError
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A cache, and whether it was made just now."""
+
+    cache: Cache
+    built: bool
+
+
+def prepare(
+    name: str, root: str | Path, folder: str | Path, *, config: Config | None = None, report: Report | None = None
+) -> Prepared:
+    """The cache `folder/name` of a data set under `root`. Where only the cache is there, it is taken as it is."""
+    place = Path(folder) / name
+    config = config or catalog.data_set(name).config
+    settings = _settings(config)
+    if place.is_dir() and not catalog.data_set(name).is_there(Path(root)):
+        return Prepared(_same_settings(Cache(place), settings), built=False)
+    catalog.locate(name, root)
+    source = catalog.source_digest(name, root)
+    if _is_current(place, source, settings):
+        return Prepared(Cache(place), built=False)
+    parts = catalog.windows(name, root, config, report=report).parts()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    cache = write_cache(
+        place,
+        name,
+        {part: window_pairs(windows) for part, windows in parts.items()},
+        length=max(signal.length for windows in parts.values() for signal in windows.signals),
+        source=source,
+        settings=settings,
+        overwrite=True,
+    )
+    return Prepared(cache, built=True)
+
+
+def _settings(config: Config | None) -> dict[str, Any]:
+    """As JSON gives them back, so that they compare."""
+    told: dict[str, Any] = json.loads(json.dumps({} if config is None else dataclasses.asdict(config)))
+    return told
+
+
+def _is_current(place: Path, source: str, settings: dict[str, Any]) -> bool:
+    try:
+        header = Cache(place).header
+    except GeoPatchError:  # absent or damaged: it is built anew
+        return False
+    return (header.source, header.settings) == (source, settings)
+
+
+def _same_settings(cache: Cache, settings: dict[str, Any]) -> Cache:
+    if cache.header.settings != settings:
+        raise DataError(
+            f"{cache.folder} was made with {cache.header.settings}, asked for is {settings}; its source is not there "
+            "to make it anew: give --data-root or GEOPATCH_DATA the folder that holds it"
+        )
+    return cache
