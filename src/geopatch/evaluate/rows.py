@@ -56,9 +56,13 @@ class Row:
         return dataclasses.asdict(self)
 
 
+NOT_CONFIG = ("seed", "channels")  # the seed stands in the row itself, channels are filled in from the data
+
+
 def config_digest(*configs: Any) -> str:
-    """One short name for frozen configs; the seed stands in the row itself."""
-    told = [{key: value for key, value in dataclasses.asdict(config).items() if key != "seed"} for config in configs]
+    """One short name for frozen configs: the same on every collection and for every seed."""
+    fields = [dataclasses.asdict(config).items() for config in configs]
+    told = [{key: value for key, value in items if key not in NOT_CONFIG} for items in fields]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 
 
