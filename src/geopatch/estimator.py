@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from geopatch.errors import CheckpointError, ConfigError, GeoPatchError, SignalError, at_least, one_of
 from geopatch.model.checkpoint import Card, load_checkpoint, save_checkpoint
 from geopatch.model.encoder import PRESETS, Encoder, ModelConfig
-from geopatch.patches import WindowBatch, stack
+from geopatch.patches import PatchBatch, WindowBatch, stack
 from geopatch.progress import training_bar
 from geopatch.signal import Signal, as_signals
 from geopatch.train.fit import fit
@@ -31,6 +31,7 @@ from geopatch.train.objective import TrainConfig
 
 ENCODE_BATCH = 256
 LARGEST_SEED = 2**63 - 1
+Between = Callable[[PatchBatch, int], PatchBatch]  # a batch, and the place of its first window among all
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,15 +111,16 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """One unit vector a window (N, D)."""
         return self.encode(X).embedding
 
-    def encode(self, X: Any, *, batch_size: int = ENCODE_BATCH) -> Encoding:
-        """Embedding and tokens of every window."""
+    def encode(self, X: Any, *, batch_size: int = ENCODE_BATCH, between: Between | None = None) -> Encoding:
+        """Embedding and tokens of every window. `between` steps in after patching, where stress can touch geometry."""
         check_is_fitted(self)
         at_least("batch_size", batch_size, 1)
         signals = _signals(X)
         _check_rate(signals, float(self.card_.data["rate_hz"]))
         device = _device(self.device)
         encoder = self.encoder_.to(device)
-        parts = [_encode(encoder, chunk, device) for chunk in _chunks(signals, batch_size)]
+        chunks = enumerate(_chunks(signals, batch_size))
+        parts = [_encode(encoder, chunk, device, n * batch_size, between) for n, chunk in chunks]
         embedding, tokens, valid, starts = (np.concatenate(part) for part in zip(*parts, strict=True))
         return Encoding(tuple(signal.id for signal in signals), embedding, tokens, valid, starts)
 
@@ -230,8 +232,12 @@ def _chunks(signals: Sequence[Signal], size: int) -> Iterator[Sequence[Signal]]:
 
 
 @torch.inference_mode()
-def _encode(encoder: Encoder, signals: Sequence[Signal], device: torch.device) -> tuple[npt.NDArray[Any], ...]:
+def _encode(
+    encoder: Encoder, signals: Sequence[Signal], device: torch.device, first: int, between: Between | None
+) -> tuple[npt.NDArray[Any], ...]:
     batch = encoder.patch(encoder.scale(stack(signals).to(device)))
+    if between is not None:
+        batch = between(batch, first)
     encoded = encoder(batch)
     arrays = (encoded.embedding, encoded.tokens, encoded.valid, batch.scaffold.starts)
     return tuple(array.cpu().numpy() for array in arrays)
