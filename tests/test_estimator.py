@@ -22,8 +22,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+from geopatch.encoding import Encoding
 from geopatch.errors import CheckpointError, ConfigError, SignalError
-from geopatch.estimator import Encoding, GeoPatch
+from geopatch.estimator import GeoPatch
 from geopatch.model import ModelConfig, digest
 from geopatch.progress import LINES
 from geopatch.signal import Signal

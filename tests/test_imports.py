@@ -31,6 +31,7 @@ ORDER = (
     "train",
     "progress",
     "scoring",
+    "encoding",
     "estimator",
     "data",
     "evaluate",

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torchmetrics.retrieval import RetrievalHitRate, RetrievalMAP, RetrievalMRR
 
+from geopatch.errors import SignalError
 from geopatch.evaluate.metrics import Ranking, Scores, retrieval_scores
 
 
@@ -153,3 +154,81 @@ def test_the_scores_are_not_edited() -> None:
     before = ranking.scores.clone()
     retrieval_scores([ranking])
     torch.testing.assert_close(ranking.scores, before, rtol=0, atol=0)
+
+
+def random_labels(seed: int, queries: int = 17) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
+    """Mostly N, some V, and now and then an S."""
+    return np.random.default_rng(seed).choice(["N", "V", "S"], size=queries, p=[0.7, 0.2, 0.1])
+
+
+@pytest.mark.parametrize("levels", [None, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_classes_equal_the_naive_twin(seed: int, levels: int | None) -> None:
+    ranking, labels = random_ranking(seed, levels=levels), random_labels(seed)
+    found = retrieval_scores([ranking], labels=labels)
+    expected_classes: dict[str, dict[str, float]] = {}
+    for label in sorted(set(labels.tolist())):
+        firsts, precisions = [], []
+        for n in range(len(labels)):
+            hits = naive.hits(ranking.scores[n].numpy(), ranking.candidate[n].numpy(), ranking.relevant[n].numpy())
+            if labels[n] == label and any(hits):
+                firsts.append(naive.recall_at(hits, 1))
+                precisions.append(naive.average_precision(hits))
+        if firsts:
+            count = len(firsts)
+            means = (sum(firsts) / count, sum(precisions) / count, float(count))
+            expected_classes[label] = dict(zip(("recall@1", "map", "queries"), means, strict=True))
+    assert list(found.per_class) == list(expected_classes)
+    for label, values in expected_classes.items():
+        assert found.per_class[label] == pytest.approx(values, abs=1e-6)
+    for name in ("recall@1", "map"):
+        column = [values[name] for values in expected_classes.values()]
+        assert found.as_dict()[f"class_mean_{name}"] == pytest.approx(sum(column) / len(column), abs=1e-6)
+
+
+def test_a_class_equals_torchmetrics() -> None:
+    ranking, labels = random_ranking(3), random_labels(3)
+    found = retrieval_scores([ranking], labels=labels)
+    assert len(found.per_class) > 1
+    for label, values in found.per_class.items():
+        own = torch.from_numpy(labels == label)
+        kept = ranking.candidate & own[:, None]
+        query = torch.arange(len(kept))[:, None].expand_as(kept)
+        flat = (ranking.scores[kept], ranking.relevant[kept], query[kept])
+        first = RetrievalHitRate(empty_target_action="skip", top_k=1)(*flat)
+        assert values["recall@1"] == pytest.approx(float(first), abs=1e-6)
+        assert values["map"] == pytest.approx(float(RetrievalMAP(empty_target_action="skip")(*flat)), abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_chunks_do_not_move_classes(size: int) -> None:
+    ranking, labels = random_ranking(1, levels=6), random_labels(1)
+    found, whole = (retrieval_scores(parts, labels=labels) for parts in (chunks(ranking, size), [ranking]))
+    assert found.per_class == whole.per_class
+
+
+def test_labels_do_not_move_the_means_over_queries() -> None:
+    ranking = random_ranking(5)
+    plain, by_class = retrieval_scores([ranking]), retrieval_scores([ranking], labels=random_labels(5)).as_dict()
+    assert plain.as_dict().items() <= by_class.items()
+    assert (plain.per_class, plain.class_means()) == ({}, {})
+
+
+def test_every_class_counts_the_same() -> None:
+    right, wrong = one_query([0.9, 0.1], [1, 0]), one_query([0.1, 0.9], [1, 0])
+    found = retrieval_scores([right, right, right, wrong], labels=np.asarray(["N", "N", "N", "V"]))
+    assert (found.recall[1], found.class_means()["class_mean_recall@1"]) == (0.75, 0.5)
+    assert found.class_means()["class_mean_map"] == pytest.approx((1 + 0.5) / 2)
+
+
+def test_a_class_without_a_counted_query_claims_nothing() -> None:
+    alone = one_query([0.9, 0.1], [0, 0])
+    found = retrieval_scores([one_query([0.9, 0.1], [1, 0]), alone], labels=np.asarray(["N", "S"]))
+    assert list(found.per_class) == ["N"]
+    assert found.class_means()["class_mean_recall@1"] == 1.0
+    assert retrieval_scores([alone], labels=np.asarray(["S"])).per_class == {}
+
+
+def test_labels_that_are_too_few_are_refused() -> None:
+    with pytest.raises(SignalError, match="expected a label for each of 17 queries, got 3"):
+        retrieval_scores([random_ranking(0)], labels=np.asarray(["a", "b", "c"]))

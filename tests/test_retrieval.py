@@ -15,14 +15,16 @@ from geopatch.errors import ConfigError, SignalError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import retrieval
 from geopatch.evaluate.protocol import Protocol, places
-from geopatch.evaluate.retrieval import Trained, evaluate, score, stressed, train
+from geopatch.evaluate.retrieval import Encoded, Trained, evaluate, score, train
 from geopatch.evaluate.rows import Row, config_digest
-from geopatch.evaluate.stress import warped
+from geopatch.evaluate.stress import Stress, curve, default_stresses, warped
 from geopatch.model import ModelConfig
+from geopatch.scoring import SCORERS
 from geopatch.signal import Signal
 from geopatch.train import TrainConfig
 
 MODEL = ModelConfig(patch_length=4, max_patches=6, width=16, embedding=8, layers=1, heads=1)
+RECALLS = ("recall@1", "recall@5", "recall@10")
 TRAIN = TrainConfig(epochs=1, min_steps=3, max_steps=3, batch_size=8)
 
 
@@ -68,7 +70,10 @@ def test_a_row_describes_itself(rows: list[Row], trained: Trained, split: Collec
     assert (row.protocol, row.protocol_digest) == ("standard", Protocol().digest)
     assert row.config_digest == config_digest(MODEL, TRAIN)
     assert (row.queries, row.without_positive) == (12, 0)
-    assert set(row.scores) == {"recall@1", "recall@5", "recall@10", "mrr", "map"}
+    assert set(row.scores) == {*RECALLS, "mrr", "map", "class_mean_recall@1", "class_mean_map"}
+    assert set(row.per_class) == {"slow", "fast"}
+    assert row.per_class["slow"]["queries"] == 6
+    assert row.stress_digest == Stress("clean", 0).digest
     assert row.fit_s == trained.fit_s > 0
     assert row.encode_s > 0
     assert row.peak_memory_mb is None or row.peak_memory_mb > 10
@@ -143,16 +148,64 @@ def test_a_saved_model_is_measured_alike(trained: Trained, split: Collection, ro
         assert replace(other, encode_s=row.encode_s, peak_memory_mb=row.peak_memory_mb) == row
 
 
-def test_warped_queries_are_the_windows_on_another_clock(split: Collection) -> None:
-    for query, signal in zip(stressed(split, "warped queries"), split.signals, strict=True):
-        assert isinstance(query, Signal)
-        assert query.id == signal.id
-        np.testing.assert_array_equal(query.values, warped(signal).values)
-    assert stressed(split, "clean") == list(split.signals)
+def test_every_stress_and_scorer_has_its_row(trained: Trained, split: Collection) -> None:
+    found = evaluate(trained, split, stresses=default_stresses(), scorers=SCORERS)
+    assert [(row.stress, row.scorer) for row in found] == [
+        (stress.text, scorer) for stress in default_stresses() for scorer in SCORERS
+    ]
+    assert len({row.stress_digest for row in found}) == len(default_stresses())
+    assert all(math.isfinite(value) for row in found for value in row.scores.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "searched"),
+    [("warp-queries", 0.1, 0), ("warp-both-alike", 0.1, 0.1), ("warp-both-differently", 0.1, -0.1)],
+)
+def test_a_warp_equals_the_naive_twin(
+    name: str, asked: float, searched: float, trained: Trained, split: Collection
+) -> None:
+    """Each side encoded on its own clock, ranked one query at a time."""
+    (row,) = evaluate(trained, split, scorers=["cosine"], stresses=[name])
+    query, gallery = (
+        trained.estimator.transform([warped(signal, strength) for signal in split.signals]).astype(float)
+        for strength in (asked, searched)
+    )
+    assert split.labels is not None
+    precisions = []
+    for n, vector in enumerate(query):
+        others = np.arange(len(gallery)) != n
+        ranked = naive.hits(gallery @ vector, others, split.labels == split.labels[n])
+        precisions.append(naive.average_precision(ranked))
+    assert row.scores["map"] == pytest.approx(np.mean(precisions), abs=1e-6)
+
+
+def test_geometry_noise_reaches_the_scores_by_its_strength(trained: Trained, split: Collection) -> None:
+    stresses = ["clean", "geometry-noise@1e-9", "geometry-noise@5"]
+    clean, faint, strong = evaluate(trained, split, scorers=["cosine"], stresses=stresses)
+    assert faint.scores == pytest.approx(clean.scores, abs=1e-6)
+    assert strong.scores != pytest.approx(clean.scores, abs=1e-3)
+
+
+def test_all_strengths_0_are_one_clean_row(trained: Trained, split: Collection) -> None:
+    stresses: list[Stress | str] = [*curve("shuffle", [0, 4]), *curve("span-mask", [0, 0.5]), "clean"]
+    found = evaluate(trained, split, scorers=["cosine"], stresses=stresses)
+    assert [row.stress for row in found] == ["clean", "shuffle@4", "span-mask@0.5"]
+
+
+def test_classes_equal_the_naive_twin(trained: Trained, split: Collection) -> None:
+    (row,) = evaluate(trained, split, scorers=["cosine"], stresses=["clean"])
+    vectors = trained.estimator.transform(split.signals).astype(np.float64)
+    assert split.labels is not None
+    for label, values in row.per_class.items():
+        found = []
+        for n in np.flatnonzero(split.labels == label):
+            others = np.arange(len(vectors)) != n
+            found.append(naive.average_precision(naive.hits(vectors @ vectors[n], others, split.labels == label)))
+        assert values["map"] == pytest.approx(np.mean(found), abs=1e-6)
 
 
 def test_an_unknown_stress_is_refused(trained: Trained, split: Collection) -> None:
-    with pytest.raises(ConfigError, match="stress must be one of clean, warped queries, got 'heat'"):
+    with pytest.raises(ConfigError, match=r"stress must be one of clean, warp-queries, .*, got 'heat'"):
         evaluate(trained, split, stresses=["heat"])
 
 
@@ -188,7 +241,8 @@ def test_score_of_queries_without_a_right_candidate(trained: Trained, split: Col
     """With a label each, the query itself left out, no query has a right candidate."""
     gallery = trained.estimator.encode(split.signals)
     labels, where = np.asarray(gallery.ids), places(split.signals)
-    assert score(gallery, gallery, where, labels, Protocol(), "cosine").queries == 0
+    encoded = Encoded(gallery, where, labels)
+    assert score(encoded, encoded, Protocol(), "cosine").queries == 0
 
 
 def test_strict_protocols_leave_out_the_query_s_record(trained: Trained, split: Collection) -> None:

@@ -114,6 +114,47 @@ def test_only_seeds_are_joined(field: str) -> None:
     assert len(summarise([ROW, replace(ROW, seed=1)])) == 1
 
 
+def test_rows_from_before_classes_still_read(tmp_path: Path) -> None:
+    told = {name: value for name, value in ROW.as_dict().items() if name not in ("per_class", "stress_digest")}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(told) + "\n")
+    (row,) = read_rows(tmp_path / "rows.jsonl")
+    assert (row.per_class, row.stress_digest) == ({}, "")
+
+
+def test_classes_are_joined_over_seeds(tmp_path: Path) -> None:
+    classes = [{"N": {"recall@1": value, "map": 0.5, "queries": 8.0}, "V": {"recall@1": 0.0}} for value in (0.5, 0.7)]
+    rows = [replace(ROW, seed=seed, per_class=found) for seed, found in enumerate(classes)]
+    append_rows(tmp_path / "rows.jsonl", rows)
+    (line,) = summarise(read_rows(tmp_path / "rows.jsonl"))
+    assert line.per_class["N"] == pytest.approx({"recall@1": 0.6, "map": 0.5, "queries": 8.0})
+    assert line.per_class["V"] == {"recall@1": 0.0}
+    assert line.protocol == "standard"
+
+
+def test_old_and_new_rows_are_joined_by_what_both_have() -> None:
+    new = replace(ROW, seed=1, scores={**ROW.scores, "class_mean_map": 0.1}, per_class={"N": {"map": 0.1}})
+    for rows in ([ROW, new], [new, ROW]):
+        (line,) = summarise(rows)
+        assert (set(line.scores), line.per_class) == ({"recall@1", "map"}, {})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "imbalanced"),
+    [
+        ([], False),
+        ([9], False),
+        ([5, 5], False),
+        ([10, 5], False),
+        ([11, 5], True),
+        ([20, 9, 11], False),
+        ([21, 9, 11], True),
+    ],
+)
+def test_a_class_of_twice_the_others_is_too_large(sizes: list[int], imbalanced: bool) -> None:
+    classes = {str(n): {"queries": float(size)} for n, size in enumerate(sizes)}
+    assert summarise([replace(ROW, per_class=classes)])[0].imbalanced == imbalanced
+
+
 def test_summaries_keep_the_order_of_the_rows() -> None:
     rows = [replace(ROW, scorer=scorer, seed=seed) for seed in (0, 1) for scorer in ("fused", "cosine")]
     assert [line.scorer for line in summarise(rows)] == ["fused", "cosine"]
@@ -127,13 +168,13 @@ def changes(config: ModelConfig | TrainConfig) -> Iterator[tuple[str, Any]]:
         yield field.name, other
 
 
-def test_the_config_digest_ignores_the_seed_and_nothing_else() -> None:
+def test_the_config_digest_ignores_seed_and_channels_and_nothing_else() -> None:
     model, train = ModelConfig(), TrainConfig()
     own = config_digest(model, train)
     found = {name: config_digest(other, train) for name, other in changes(model)}
     found |= {f"train {name}": config_digest(model, other) for name, other in changes(train)}
-    assert [name for name, digest in found.items() if digest == own] == ["train seed"]
-    assert len(set(found.values())) == len(found)
+    assert [name for name, digest in found.items() if digest == own] == ["channels", "train seed"]
+    assert len({own, *found.values()}) == len(found) - 1
 
 
 def test_the_config_digest_is_the_same_for_the_same_config() -> None:

@@ -1,4 +1,4 @@
-"""The stress warp: another clock, the same content."""
+"""Stresses: each equals its obvious slow twin, does nothing at strength 0, and edits nothing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geopatch.errors import ConfigError
-from geopatch.evaluate.stress import STRONGEST, warped
+from geopatch.evaluate import stress as stress_module
+from geopatch.evaluate.stress import (
+    KINDS,
+    STRESSES,
+    STRONGEST,
+    Stress,
+    chunk_order,
+    curve,
+    default_stresses,
+    masked,
+    shuffled,
+    warped,
+)
 from geopatch.signal import Signal
+
+CHANGING = [name for name in STRESSES if name not in ("clean", "geometry-noise")]  # those that change windows
 
 
 def naive_warp(values: npt.NDArray[np.float32], strength: float = 0.1) -> npt.NDArray[np.float64]:
@@ -101,3 +115,231 @@ def test_only_the_values_change() -> None:
     found = warped(window)
     assert (found.id, found.rate_hz, found.channels) == (window.id, 4.0, ("x",))
     assert (found.record, found.start_s) == ("r", 2.0)
+
+
+def naive_mask(values: npt.NDArray[np.float32], strength: float, place: int) -> npt.NDArray[np.float32]:
+    """Every start at which something stays measured, one drawn; its samples one at a time set to NaN."""
+    length = len(values)
+    size = round(strength * length)
+    measured = [not np.isnan(values[t]).all() for t in range(length)]
+    starts = []
+    for start in range(length - size + 1):
+        if any(measured[t] for t in range(length) if not start <= t < start + size):
+            starts.append(start)
+    out = values.copy()
+    if starts:
+        start = starts[np.random.default_rng((1337, place)).integers(len(starts))]
+        for t in range(start, start + size):
+            for c in range(values.shape[1]):
+                out[t, c] = np.nan
+    return out
+
+
+def naive_shuffle(values: npt.NDArray[np.float32], chunks: int) -> npt.NDArray[np.float32]:
+    """Chunk after chunk, sample after sample; the first chunks take what is over."""
+    length = len(values)
+    count = max(min(chunks, length), 1)
+    sizes = [length // count + (n < length % count) for n in range(count)]
+    starts = [sum(sizes[:n]) for n in range(count)]
+    return np.asarray([values[starts[n] + i] for n in chunk_order(count) for i in range(sizes[n])])
+
+
+def test_the_defaults_are_these() -> None:
+    assert {stress.name: stress.strength for stress in default_stresses()} == {
+        "clean": 0.0,
+        "warp-queries": 0.1,
+        "warp-both-alike": 0.1,
+        "warp-both-differently": 0.1,
+        "geometry-noise": 0.2,
+        "span-mask": 0.2,
+        "shuffle": 8.0,
+    }
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 50, 101])
+@pytest.mark.parametrize("strength", [0.0, 0.1, 0.2, 0.6, 0.95])
+def test_a_mask_equals_the_naive_loop(length: int, strength: float) -> None:
+    for place in range(5):
+        signal = walk(length, 2, seed=length)
+        np.testing.assert_array_equal(
+            masked(signal, strength, place).values, naive_mask(signal.values, strength, place)
+        )
+
+
+@given(st.integers(4, 200), st.floats(0.0, 0.74), st.integers(0, 10**6))
+def test_a_mask_takes_exactly_its_share_in_a_row(length: int, strength: float, place: int) -> None:
+    signal = Signal.from_array(np.arange(2.0 * length).reshape(length, 2))
+    lost = np.isnan(masked(signal, strength, place).values)
+    assert (lost[:, 0] == lost[:, 1]).all()
+    gone = np.flatnonzero(lost[:, 0])
+    assert len(gone) == round(strength * length)
+    assert len(gone) == 0 or gone[-1] - gone[0] + 1 == len(gone)
+
+
+def test_the_default_mask_is_a_fifth_of_the_window() -> None:
+    assert np.isnan(masked(walk(140, 1, seed=0)).values).sum() == 28
+
+
+def test_masks_differ_by_the_place_of_the_window_alone() -> None:
+    signal = walk(100, 1, seed=0)
+    found = Stress("span-mask", 0.2).queries([signal] * 8)
+    lost = [tuple(np.flatnonzero(np.isnan(query.values[:, 0]))) for query in found]
+    assert len(set(lost)) > 4
+    again = Stress("span-mask", 0.2).queries([walk(100, 1, seed=9)] * 8)
+    assert lost == [tuple(np.flatnonzero(np.isnan(query.values[:, 0]))) for query in again]
+
+
+def test_a_mask_leaves_something_measured() -> None:
+    values = np.full((20, 1), np.nan)
+    values[[3, 12]] = 1.0
+    for place in range(30):
+        assert masked(Signal.from_array(values), 0.8, place).observed.any()
+    values[3] = np.nan
+    for place in range(30):
+        found = masked(Signal.from_array(values), 0.9, place).values
+        np.testing.assert_array_equal(found, values.astype(np.float32))  # every span of 18 holds the one sample
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 7, 8, 9, 50, 101])
+@pytest.mark.parametrize("chunks", [0, 1, 2, 4, 8, 16])
+def test_a_shuffle_equals_the_naive_loop(length: int, chunks: int) -> None:
+    signal = walk(length, 2, seed=length)
+    np.testing.assert_array_equal(shuffled(signal, chunks).values, naive_shuffle(signal.values, chunks))
+
+
+def test_the_default_shuffle_has_8_chunks() -> None:
+    found = shuffled(Signal.from_array(np.arange(80.0))).values[:, 0].reshape(8, 10)
+    assert [int(chunk[0]) // 10 for chunk in found] == np.random.default_rng(1337).permutation(8).tolist()
+
+
+@given(st.integers(1, 200), st.integers(0, 40))
+def test_a_shuffle_is_a_permutation_that_keeps_chunks(length: int, chunks: int) -> None:
+    found = shuffled(Signal.from_array(np.arange(length)), chunks).values[:, 0].astype(int)
+    assert sorted(found) == list(range(length))
+    count = max(min(chunks, length), 1)
+    assert (np.diff(found) != 1).sum() < count  # cuts at most between chunks
+    assert count == 1 or found.tolist() != list(range(length))
+
+
+@pytest.mark.parametrize("count", range(2, 40))
+def test_another_order_is_another(count: int) -> None:
+    order = chunk_order(count)
+    assert sorted(order) == list(range(count)) != order.tolist()
+
+
+@pytest.mark.parametrize("name", STRESSES)
+def test_strength_0_changes_nothing_and_is_clean(name: str, mixed_signals: list[Signal]) -> None:
+    stress = Stress(name, -0.0)
+    assert stress.queries(mixed_signals) == stress.gallery(mixed_signals) == mixed_signals
+    assert (stress.text, stress.digest) == ("clean", Stress("clean", 0).digest)
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "gallery"),
+    [
+        ("clean", 0, 0),
+        ("warp-queries", 0.1, 0),
+        ("warp-both-alike", 0.1, 0.1),
+        ("warp-both-differently", 0.1, -0.1),
+        ("geometry-noise", 0, 0),
+    ],
+)
+def test_which_side_is_warped(name: str, query: float, gallery: float, mixed_signals: list[Signal]) -> None:
+    stress = Stress.parse(name)
+    for sides, strength in ((stress.queries, query), (stress.gallery, gallery)):
+        for found, signal in zip(sides(mixed_signals), mixed_signals, strict=True):
+            np.testing.assert_allclose(found.values, naive_warp(signal.values, strength), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_inputs_are_not_edited_and_ids_stay(name: str, mixed_signals: list[Signal]) -> None:
+    before = [signal.values.copy() for signal in mixed_signals]
+    stress = Stress.parse(name)
+    for found in (stress.queries(mixed_signals), stress.gallery(mixed_signals)):
+        assert [signal.id for signal in found] == [signal.id for signal in mixed_signals]
+        assert [signal.length for signal in found] == [signal.length for signal in mixed_signals]
+    for signal, values in zip(mixed_signals, before, strict=True):
+        np.testing.assert_array_equal(signal.values, values)
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_queries_do_change(name: str) -> None:
+    signal = walk(64, 2, seed=3)
+    (found,) = Stress.parse(name).queries([signal])
+    assert (np.nan_to_num(found.values) != signal.values).any()
+
+
+def test_what_was_not_measured_is_never_made_up() -> None:
+    values = walk(80, 1, seed=5).values.copy()
+    values[30:44] = np.nan
+    signal = Signal.from_array(values)
+    assert np.isnan(masked(signal).values[30:44]).all()
+    assert np.isnan(shuffled(signal).values).sum() == 14
+
+
+@pytest.mark.parametrize("name", STRESSES)
+def test_a_curve_holds_0_and_the_default(name: str) -> None:
+    found = [stress.strength for stress in curve(name)]
+    assert found == sorted(set(found))
+    assert {0.0, KINDS[name].default} <= set(found)
+    assert [stress.strength for stress in curve("shuffle", [0, 3])] == [0.0, 3.0]
+
+
+@pytest.mark.parametrize("name", STRESSES)
+def test_what_a_row_says_can_be_read(name: str) -> None:
+    for stress in curve(name):
+        assert Stress.parse(stress.text) == (stress if stress.strength else Stress("clean", 0))
+
+
+def test_rows_keep_the_names_they_had() -> None:
+    assert Stress.parse("clean").text == "clean"
+    assert Stress.parse("warp-queries") == Stress.parse("warped queries") == Stress("warp-queries", 0.1)
+    assert Stress("warp-queries", 0.1).text == "warped queries"
+    assert Stress("warp-queries", 0.05).text == "warp-queries@0.05"
+    assert Stress.parse("shuffle").text == "shuffle@8"
+
+
+def test_every_meaning_has_its_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    stresses = {stress.text: stress for name in STRESSES for stress in curve(name)}
+    digests = {stress.digest for stress in stresses.values()}
+    assert len(digests) == len(stresses)
+    monkeypatch.setattr(stress_module, "SEED", 7)
+    assert Stress.parse("shuffle").digest not in digests
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("heat", "stress must be one of clean, warp-queries, .*, got 'heat'"),
+        ("heat@2", "stress must be one of .*, got 'heat'"),
+        ("span-mask@much", r"a stress looks like span-mask or span-mask@0\.2, got 'span-mask@much'"),
+        ("span-mask@1", r"mask strength is a share of the window, at least 0 and below 1, got 1\.0"),
+        ("span-mask@nan", "mask strength is a share"),
+        ("span-mask@-0.1", "mask strength is a share"),
+        ("warp-both-alike@0.2", "so that time runs forward, got 0.2"),
+        ("geometry-noise@-1", r"noise strength must be 0 or more times the spread of a descriptor, got -1\.0"),
+        ("geometry-noise@inf", "noise strength must be"),
+        ("shuffle@2.5", r"shuffle strength is a whole number of chunks, 0 or more, got 2\.5"),
+        ("shuffle@inf", "shuffle strength is a whole number"),
+        ("shuffle@nan", "shuffle strength is a whole number"),
+        ("clean@1", r"clean has no strength, got 1\.0"),
+        ("", "stress must be one of"),
+    ],
+)
+def test_a_bad_stress_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Stress.parse(text)
+
+
+def test_anchors_go_where_the_samples_go() -> None:
+    anchors = np.array([-4.0, 3.0, 20.0, 41.0, 66.0])
+    signal = Signal.from_array(np.arange(64.0), id="s", anchors=anchors)
+    seen = warped(signal, 0.1)
+    assert seen.anchors is not None
+    assert seen.anchors[[0, -1]].tolist() == [-4, 66], "beyond the window nothing moves"
+    read = np.interp(seen.anchors[1:-1], np.arange(64), seen.values[:, 0])
+    np.testing.assert_allclose(read, anchors[1:-1], atol=0.05)
+    moved = shuffled(signal)
+    assert moved.anchors is not None
+    inside = [int(mark) for mark in moved.anchors if 0 <= mark < 64]
+    assert sorted(moved.values[inside, 0].tolist()) == [3, 20, 41]

@@ -24,7 +24,7 @@ __all__ = [
 
 _HOMES = {
     "Collection": "geopatch.data",
-    "Encoding": "geopatch.estimator",
+    "Encoding": "geopatch.encoding",
     "GeoPatch": "geopatch.estimator",
     "GeoPatchError": "geopatch.errors",
     "ModelConfig": "geopatch.model",
@@ -35,8 +35,9 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from geopatch.data import Collection, read
+    from geopatch.encoding import Encoding
     from geopatch.errors import GeoPatchError
-    from geopatch.estimator import Encoding, GeoPatch
+    from geopatch.estimator import GeoPatch
     from geopatch.model import ModelConfig
     from geopatch.signal import Signal
     from geopatch.train import TrainConfig

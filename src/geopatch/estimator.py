@@ -8,7 +8,6 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from geopatch.encoding import ENCODE_BATCH, Between, Encoding, encode_batches, joined
 from geopatch.errors import CheckpointError, ConfigError, GeoPatchError, SignalError, at_least, one_of
 from geopatch.model.checkpoint import Card, load_checkpoint, save_checkpoint
 from geopatch.model.encoder import PRESETS, Encoder, ModelConfig
@@ -29,27 +29,8 @@ from geopatch.train.fit import fit
 from geopatch.train.launch import launch
 from geopatch.train.objective import TrainConfig
 
-ENCODE_BATCH = 256
 IN_MEMORY_BYTES = 2**30  # windows on disk that take more stay there while an encoder is trained on them
 LARGEST_SEED = 2**63 - 1
-
-
-@dataclass(frozen=True, eq=False)
-class Encoding:
-    """N windows, encoded: one unit vector each, and one unit token a patch with its place in the window."""
-
-    ids: tuple[str, ...]
-    embedding: npt.NDArray[np.float32]  # (N, D)
-    tokens: npt.NDArray[np.float32]  # (N, K, d), 0 where not valid
-    valid: npt.NDArray[np.bool_]  # (N, K)
-    starts: npt.NDArray[np.int64]  # (N, K) first sample of each patch
-
-
-def joined(parts: Sequence[Encoding]) -> Encoding:
-    """Several encodings as one."""
-    columns = ((part.embedding, part.tokens, part.valid, part.starts) for part in parts)
-    embedding, tokens, valid, starts = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return Encoding(tuple(id for part in parts for id in part.ids), embedding, tokens, valid, starts)
 
 
 class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -119,20 +100,20 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """One unit vector a window (N, D)."""
         return self.encode(X).embedding
 
-    def encode(self, X: Any, *, batch_size: int = ENCODE_BATCH) -> Encoding:
-        """Embedding and tokens of every window."""
-        return joined(list(self.encode_batches(X, batch_size=batch_size)))
+    def encode(self, X: Any, *, batch_size: int = ENCODE_BATCH, between: Between | None = None) -> Encoding:
+        """Embedding and tokens of every window. `between` steps in after patching, where stress can touch geometry."""
+        return joined(list(self.encode_batches(X, batch_size=batch_size, between=between)))
 
-    def encode_batches(self, X: Any, *, batch_size: int = ENCODE_BATCH) -> Iterator[Encoding]:
+    def encode_batches(
+        self, X: Any, *, batch_size: int = ENCODE_BATCH, between: Between | None = None
+    ) -> Iterator[Encoding]:
         """The same in batches, one after the other, for more windows than memory holds."""
         check_is_fitted(self)
         at_least("batch_size", batch_size, 1)
-        signals, rate_hz = _signals(X), float(self.card_.data["rate_hz"])
+        signals = _signals(X)
+        _check_rate(signals, float(self.card_.data["rate_hz"]))
         device = _device(self.device)
-        encoder = self.encoder_.to(device)
-        for chunk in _chunks(signals, batch_size):
-            _check_rate(chunk, rate_hz)
-            yield _encode(encoder, chunk, device)
+        return encode_batches(self.encoder_.to(device), signals, device, batch_size, between)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write config, weights and model card into a folder."""
@@ -246,20 +227,6 @@ def _train_settings(card: Card, folder: str | Path) -> TrainConfig:
         ) from error
 
 
-def _chunks(signals: Sequence[Signal], size: int) -> Iterator[Sequence[Signal]]:
-    for start in range(0, len(signals), size):
-        yield signals[start : start + size]
-
-
-@torch.inference_mode()
-def _encode(encoder: Encoder, signals: Sequence[Signal], device: torch.device) -> Encoding:
-    windows = stack(signals, clock=encoder.config.geometry_source == "clock")
-    batch = encoder.patch(encoder.scale(windows.to(device)))
-    encoded = encoder(batch)
-    arrays = (encoded.embedding, encoded.tokens, encoded.valid, batch.scaffold.starts)
-    return Encoding(tuple(signal.id for signal in signals), *(array.cpu().numpy() for array in arrays))
-
-
 def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -286,7 +253,7 @@ def _common_rate(signals: Sequence[Signal]) -> float:
 
 def _check_rate(signals: Sequence[Signal], rate_hz: float) -> None:
     """Arrays come without a rate (1 Hz) and are taken to have the model's."""
-    for signal in signals:
+    for signal in signals[:1] if isinstance(signals, LazySignals) else signals:
         if signal.rate_hz not in (1.0, rate_hz) and rate_hz != 1.0:
             raise SignalError(
                 f"signal {signal.id!r} has {signal.rate_hz:g} Hz, the model was trained at {rate_hz:g} Hz; resample it"

@@ -17,6 +17,7 @@ VERBS = {
     "fit": "Train an encoder on a collection.",
     "encode": "Turn a collection into embeddings and tokens.",
     "evaluate": "Measure retrieval on a test split, clean and with warped queries.",
+    "stress": "Measure what warps, noise, gaps and shuffling cost, and draw it.",
 }
 
 

@@ -2,43 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from geopatch.evaluate import Summary
+from geopatch.evaluate.metrics import CLASS_MEAN
+from geopatch.evaluate.stress import ROW_NAMES
 
-METRICS = {"recall@1": "R@1", "recall@5": "R@5", "mrr": "MRR", "map": "mAP"}
+CLASS_RECALL, CLASS_MAP = f"{CLASS_MEAN}recall@1", f"{CLASS_MEAN}map"
+HEADINGS = {"recall@1": "R@1", CLASS_RECALL: "class R@1", "recall@5": "R@5", "mrr": "MRR", "map": "mAP"}
+HEADINGS |= {CLASS_MAP: "class mAP"}
+METRICS, BY_CLASS = ("recall@1", "recall@5", "mrr", "map"), ("recall@1", CLASS_RECALL, "mrr", "map", CLASS_MAP)
+DROPS, DROPS_BY_CLASS = ("recall@1", "map"), ("recall@1", CLASS_RECALL, "map")
 
 
 def print_summaries(summaries: Sequence[Summary], title: str = "retrieval on the test split") -> None:
-    """A table for each preset or model, with a line for each collection, scorer and stress."""
-    console = Console()
-    for preset in dict.fromkeys(line.preset for line in summaries):
-        lines = [line for line in summaries if line.preset == preset]
-        console.print(_table(lines, f"{title} ({preset})"))
+    """A table for each preset or model and protocol, with a line for each collection, scorer and stress.
+
+    Where a collection is imbalanced (`Summary.imbalanced`), the means over classes stand beside those over queries.
+    """
+    for lines in _parts(summaries):
+        Console().print(_table(lines, f"{title} ({_setting(lines[0])})"))
+
+
+def print_classes(summaries: Sequence[Summary], title: str = "by the class of the query") -> None:
+    """R@1 and mAP of every class, with a line for each collection, scorer, stress and class."""
+    for lines in _parts(summaries):
+        table = _empty(
+            f"{title} ({_setting(lines[0])})", ("data", "queries", "scorer", "class"), ("count", "R@1", "mAP")
+        )
+        for line in lines:
+            for label, values in line.per_class.items():
+                scores = f"{values['recall@1']:.3f}", f"{values['map']:.3f}"
+                table.add_row(_data(line), _asked(line), line.scorer, label, f"{values['queries']:g}", *scores)
+        Console().print(table)
+
+
+def print_drops(summaries: Sequence[Summary], title: str = "under stress") -> None:
+    """R@1 and mAP of each collection under each stress, with what is lost against clean queries of the same scorer."""
+    for part in _parts(summaries):
+        for data in dict.fromkeys(line.data for line in part):
+            lines = [line for line in part if line.data == data]
+            Console().print(_drop_table(lines, f"{_data(lines[0])} {title} ({_setting(lines[0])})"))
+
+
+def _drop_table(lines: Sequence[Summary], title: str) -> Table:
+    metrics = DROPS_BY_CLASS if any(line.imbalanced for line in lines) else DROPS
+    headings = [heading for metric in metrics for heading in (HEADINGS[metric], "drop")]
+    table = _empty(title, ("stress", "scorer"), (*headings, "seeds"))
+    for line in lines:
+        stress = ROW_NAMES.get(line.stress, line.stress)
+        table.add_row(stress, line.scorer, *_drops(line, lines, metrics), str(line.seeds))
+    return table
+
+
+def _drops(line: Summary, lines: Sequence[Summary], metrics: Sequence[str]) -> Iterator[str]:
+    """Each score, and what it lost against clean."""
+    clean = next((other for other in lines if (other.stress, other.scorer) == ("clean", line.scorer)), line)
+    for metric in metrics:
+        yield _score(line, metric)
+        known = clean is not line and metric in clean.scores and metric in line.scores
+        yield f"{round(clean.scores[metric] - line.scores[metric], 3) + 0.0:.3f}" if known else ""  # no -0.000
+
+
+def _parts(summaries: Sequence[Summary]) -> Iterator[list[Summary]]:
+    """The lines of each preset and protocol."""
+    for setting in dict.fromkeys(map(_setting, summaries)):
+        yield [line for line in summaries if _setting(line) == setting]
+
+
+def _setting(line: Summary) -> str:
+    return line.preset if line.protocol == "standard" else f"{line.preset}, {line.protocol}"
 
 
 def _table(lines: Sequence[Summary], title: str) -> Table:
     """Mean over seeds, and below it their spread where there are several."""
-    table = Table(
-        title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True
-    )
-    table.add_column("data", overflow="fold")
-    for name in ("queries", "scorer"):
-        table.add_column(name, no_wrap=True)
-    for name in (*METRICS.values(), "seeds"):
-        table.add_column(name, justify="right", no_wrap=True)
+    metrics = BY_CLASS if any(line.imbalanced for line in lines) else METRICS
+    headings = [HEADINGS[metric] for metric in metrics]
+    table = _empty(title, ("data", "queries", "scorer"), (*headings, "seeds"))
     for line in lines:
-        stress = "clean" if line.stress == "clean" else "warped"
-        scores = [_score(line, metric) for metric in METRICS]
-        table.add_row(line.data.removesuffix("_TEST"), stress, line.scorer, *scores, str(line.seeds))
+        scores = [_score(line, metric) for metric in metrics]
+        table.add_row(_data(line), _asked(line), line.scorer, *scores, str(line.seeds))
     return table
 
 
+def _empty(title: str, names: Sequence[str], numbers: Sequence[str]) -> Table:
+    """A table with columns of names, of which the first may be folded, and of numbers."""
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True
+    )
+    for place, name in enumerate(names):
+        table.add_column(name, overflow="fold", no_wrap=place > 0)
+    for name in numbers:
+        table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
+    return table
+
+
+def _data(line: Summary) -> str:
+    return line.data.removesuffix("_TEST")
+
+
+def _asked(line: Summary) -> str:
+    """The stress of the queries as it is shown: the plain warp is called warped."""
+    return "warped" if line.stress == "warped queries" else line.stress
+
+
 def _score(line: Summary, metric: str) -> str:
+    if metric not in line.scores:  # rows from before it was measured
+        return "-"
     value = f"{line.scores[metric]:.3f}"
     return value if line.seeds == 1 else f"{value}\n±{_spread(line.spread[metric])}"
 

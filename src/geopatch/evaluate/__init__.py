@@ -4,15 +4,18 @@ from geopatch.evaluate.metrics import Scores, retrieval_scores
 from geopatch.evaluate.protocol import Protocol
 from geopatch.evaluate.retrieval import Trained, evaluate, train
 from geopatch.evaluate.rows import Row, Summary, append_rows, read_rows, summarise
-from geopatch.evaluate.stress import warped
+from geopatch.evaluate.stress import Stress, curve, default_stresses, warped
 
 __all__ = [
     "Protocol",
     "Row",
     "Scores",
+    "Stress",
     "Summary",
     "Trained",
     "append_rows",
+    "curve",
+    "default_stresses",
     "evaluate",
     "read_rows",
     "retrieval_scores",

@@ -1,33 +1,48 @@
-"""Recall@R, MRR and mAP of ranked candidates.
+"""Recall@R, MRR and mAP of ranked candidates, over all queries and by the class of the query.
 
 A tie is no find: among equal scores the wrong candidates stand first, so the order of the gallery never matters.
-Queries without a right candidate are left out of the means and counted.
+Queries without a right candidate are left out of the means and counted. Where one class is most of the data, the mean
+over queries says little: the mean over classes stands beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from geopatch.errors import SignalError
+
 RECALL_AT = (1, 5, 10)
+CLASS_MEAN = "class_mean_"
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Means over the queries that have a right candidate."""
+    """Means over the queries that have a right candidate; by class where the queries' labels are known."""
 
     recall: dict[int, float]
     mrr: float
     map: float
     queries: int
     without_positive: int
+    per_class: dict[str, dict[str, float]] = field(default_factory=dict)  # label -> recall@1, map, queries
 
     def as_dict(self) -> dict[str, float]:
         recall = {f"recall@{rank}": value for rank, value in self.recall.items()}
-        return {**recall, "mrr": self.mrr, "map": self.map}
+        return {**recall, "mrr": self.mrr, "map": self.map, **self.class_means()}
+
+    def class_means(self) -> dict[str, float]:
+        """Every class counts the same, however many queries it has; empty where labels are not known."""
+        columns: dict[str, list[float]] = {}
+        for values in self.per_class.values():
+            for name, value in values.items():
+                columns.setdefault(name, []).append(value)
+        return {f"{CLASS_MEAN}{name}": float(np.mean(column)) for name, column in columns.items() if name != "queries"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +54,36 @@ class Ranking:
     relevant: Tensor  # (Q, N) bool
 
 
-def retrieval_scores(chunks: Iterable[Ranking], recall_at: tuple[int, ...] = RECALL_AT) -> Scores:
-    """Metrics over chunks of queries: memory stays at one chunk times the gallery."""
+def retrieval_scores(
+    chunks: Iterable[Ranking], recall_at: tuple[int, ...] = RECALL_AT, labels: npt.NDArray[np.str_] | None = None
+) -> Scores:
+    """Metrics over chunks of queries: memory stays at one chunk times the gallery. `labels` are the queries'."""
     columns = [_per_query(chunk, recall_at) for chunk in chunks]
     found = torch.cat(columns) if columns else torch.zeros(0, len(recall_at) + 3)
-    counted = found[found[:, -1] > 0, :-1].double()
+    if labels is not None and len(labels) != len(found):
+        raise SignalError(f"expected a label for each of {len(found)} queries, got {len(labels)}")
+    known = found[:, -1] > 0
+    counted = found[known, :-1].double()
     means = counted.mean(0).tolist() if len(counted) else [float("nan")] * (len(recall_at) + 2)
     recall = dict(zip(recall_at, means, strict=False))
-    return Scores(recall, means[-2], means[-1], len(counted), len(found) - len(counted))
+    per_class = {} if labels is None else _per_class(counted, labels[known.numpy()], recall_at)
+    return Scores(recall, means[-2], means[-1], len(counted), len(found) - len(counted), per_class)
+
+
+def _per_class(
+    counted: Tensor, labels: npt.NDArray[np.str_], recall_at: tuple[int, ...]
+) -> dict[str, dict[str, float]]:
+    """The first recall and mAP of each class that has a counted query, and how many it has."""
+    found = {}
+    for label in np.unique(labels):
+        own = counted[torch.from_numpy(labels == label)]
+        means = own.mean(0)
+        found[str(label)] = {
+            f"recall@{recall_at[0]}": float(means[0]),
+            "map": float(means[-1]),
+            "queries": float(len(own)),
+        }
+    return found
 
 
 def _per_query(chunk: Ranking, recall_at: tuple[int, ...]) -> Tensor:

@@ -1,11 +1,11 @@
-"""Every test window as a query against the test windows: clean, and warped against a clean gallery."""
+"""Every test window as a query against the test windows, clean and under stress."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,16 +13,19 @@ import torch
 from torch import Tensor
 
 from geopatch.data.collection import Collection
+from geopatch.encoding import Encoding
 from geopatch.errors import SignalError, one_of
-from geopatch.estimator import Encoding, GeoPatch
+from geopatch.estimator import GeoPatch
 from geopatch.evaluate.metrics import Ranking, Scores, retrieval_scores
+from geopatch.evaluate.noise import DescriptorSpread, GeometryNoise
 from geopatch.evaluate.protocol import Places, Protocol, places
 from geopatch.evaluate.rows import Row, config_digest
-from geopatch.evaluate.stress import warped
-from geopatch.scoring import SHORTLIST, rerank
+from geopatch.evaluate.stress import GEOMETRY_NOISE, Stress
+from geopatch.scoring import SCORERS, SHORTLIST, rerank
+from geopatch.signal import Signal
 
 CHUNK = 256  # queries scored at a time
-STRESSES = ("clean", "warped queries")
+DEFAULT_STRESSES = ("clean", "warp-queries")
 DEFAULT_SCORERS = ("fused", "cosine")
 
 
@@ -34,6 +37,11 @@ class Trained:
     preset: str
     seed: int
     fit_s: float
+
+    @property
+    def device(self) -> torch.device:
+        """Where the encoder is, and where scores are taken."""
+        return next(self.estimator.encoder_.parameters()).device
 
 
 def train(collection: Collection, estimator: GeoPatch, preset: str) -> Trained:
@@ -47,69 +55,126 @@ def evaluate(
     trained: Trained,
     test: Collection,
     *,
+    gallery: Collection | None = None,
+    target: str = "class",
     protocol: Protocol | None = None,
     scorers: Sequence[str] = DEFAULT_SCORERS,
-    stresses: Sequence[str] = STRESSES,
+    stresses: Sequence[Stress | str] = DEFAULT_STRESSES,
 ) -> list[Row]:
-    """Rows of a trained model on a test collection: each scorer under each stress."""
+    """Rows of a trained model: each scorer under each stress. Without a gallery, the test windows search each other."""
     protocol = protocol or Protocol()
-    labels, where = check_labels(test), places(test.signals)
-    started = time.perf_counter()
-    gallery = trained.estimator.encode(test.signals)
-    encode_s = time.perf_counter() - started
-    rows = []
-    for stress in stresses:
-        query = gallery if stress == "clean" else trained.estimator.encode(stressed(test, stress))
+    for scorer in scorers:
+        one_of("scorer", scorer, SCORERS)
+    asked = {stress.text: stress for stress in map(_parsed, stresses)}  # all stresses of strength 0 are one
+    sides, rows = Sides.encoded(trained.estimator, test, gallery), []
+    for stress in asked.values():
+        query, found = sides.under(stress)
         for scorer in scorers:
-            scores = score(query, gallery, where, labels, protocol, scorer)
-            rows.append(_row(trained, test, protocol, scorer, stress, scores, encode_s))
+            scores = score(query, found, protocol, scorer, trained.device)
+            row = _row(trained, test, protocol, scorer, stress, scores, sides.encode_s)
+            rows.append(replace(row, target=target))
     return rows
+
+
+def _parsed(stress: Stress | str) -> Stress:
+    return stress if isinstance(stress, Stress) else Stress.parse(stress)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Encoded windows with what a protocol asks about them."""
+
+    encoding: Encoding
+    where: Places
+    labels: npt.NDArray[np.str_]
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Queries and gallery (None: the queries themselves), and how they are encoded under a stress."""
+
+    estimator: GeoPatch
+    test: Collection
+    gallery: Collection | None
+    query: Encoded
+    found: Encoded
+    spread: Tensor  # (G,) of the geometry descriptors
+    encode_s: float
+
+    @classmethod
+    def encoded(cls, estimator: GeoPatch, test: Collection, gallery: Collection | None) -> Sides:
+        labels = check_labels(test) if gallery is None else known_labels(test)
+        seen, started = DescriptorSpread(), time.perf_counter()
+        query = Encoded(estimator.encode(test.signals, between=seen), places(test.signals), labels)
+        taken = time.perf_counter() - started
+        found = query
+        if gallery is not None:
+            found = Encoded(estimator.encode(gallery.signals), places(gallery.signals), known_labels(gallery))
+        return cls(estimator, test, gallery, query, found, seen.spread, taken)
+
+    def under(self, stress: Stress) -> tuple[Encoded, Encoded]:
+        """Query and gallery; what the stress leaves alone is not encoded again."""
+        if stress.name == GEOMETRY_NOISE:
+            noise = GeometryNoise(stress.strength, self.spread)
+            return replace(self.query, encoding=self.estimator.encode(self.test.signals, between=noise)), self.found
+        kept = self.test if self.gallery is None else self.gallery
+        query = self._encode(self.query, self.test.signals, stress.queries(self.test.signals))
+        return query, self._encode(self.found, kept.signals, stress.gallery(kept.signals))
+
+    def _encode(self, clean: Encoded, signals: Sequence[Signal], stressed: Sequence[Signal]) -> Encoded:
+        same = all(one is other for one, other in zip(stressed, signals, strict=True))
+        return clean if same else replace(clean, encoding=self.estimator.encode(stressed))
+
+
+def known_labels(collection: Collection) -> npt.NDArray[np.str_]:
+    if collection.labels is None:
+        raise SignalError(f"{collection.name} has no labels, so no hit can be called right; give a labelled collection")
+    return collection.labels
 
 
 def check_labels(test: Collection) -> npt.NDArray[np.str_]:
     """The labels of a collection on which retrieval can be measured."""
-    if test.labels is None:
-        raise SignalError(f"{test.name} has no labels, so no hit can be called right; give a labelled collection")
-    if len(np.unique(test.labels)) == len(test.labels):
+    labels = known_labels(test)
+    if len(np.unique(labels)) == len(labels):
         raise SignalError(
             f"no two windows of {test.name} have the same label, so no hit can be right; give more windows"
         )
-    return test.labels
-
-
-def stressed(test: Collection, stress: str) -> list[object]:
-    """The test windows as queries under a stress."""
-    one_of("stress", stress, STRESSES)
-    return [warped(signal) for signal in test.signals] if stress == "warped queries" else list(test.signals)
+    return labels
 
 
 def score(
-    query: Encoding, gallery: Encoding, where: Places, labels: npt.NDArray[np.str_], protocol: Protocol, scorer: str
+    query: Encoded, gallery: Encoded, protocol: Protocol, scorer: str, device: torch.device | str = "cpu"
 ) -> Scores:
-    """Metrics of queries against a gallery, both of the same places and labels in the same order."""
-    return retrieval_scores(_rankings(query, gallery, where, labels, protocol, scorer))
+    """Metrics of queries against a gallery."""
+    return retrieval_scores(_rankings(query, gallery, protocol, scorer, device), labels=query.labels)
+
+
+Tensors = tuple[Tensor, Tensor, Tensor]  # embedding (N, D), tokens (N, K, d), valid (N, K)
 
 
 def _rankings(
-    query: Encoding, gallery: Encoding, where: Places, labels: npt.NDArray[np.str_], protocol: Protocol, scorer: str
+    query: Encoded, gallery: Encoded, protocol: Protocol, scorer: str, device: torch.device | str
 ) -> Iterator[Ranking]:
-    embedding, tokens, valid = _tensors(gallery)
-    asked, asked_tokens, asked_valid = _tensors(query)
+    asked, asked_tokens, asked_valid = _tensors(query.encoding, device)
+    embedding, tokens, valid = _tensors(gallery.encoding, device)
     for start in range(0, len(asked), CHUNK):
         part = slice(start, start + CHUNK)
-        candidate = torch.from_numpy(protocol.candidates(where[part], where))
+        where, labels = query.where[part], query.labels[part]
+        candidate = torch.from_numpy(protocol.candidates(where, gallery.where)).to(asked.device)
         cosine = (asked[part] @ embedding.mT).masked_fill(~candidate, -torch.inf)
         scores = rerank(cosine, asked_tokens[part], asked_valid[part], tokens, valid, scorer, SHORTLIST)
-        relevant = protocol.relevant(where[part], where, labels[part], labels)
-        yield Ranking(scores, candidate, torch.from_numpy(relevant))
+        relevant = torch.from_numpy(protocol.relevant(where, gallery.where, labels, gallery.labels)).to(asked.device)
+        yield Ranking(scores, candidate, relevant)
 
 
-def _tensors(encoding: Encoding) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.from_numpy(encoding.embedding), torch.from_numpy(encoding.tokens), torch.from_numpy(encoding.valid)
+def _tensors(encoding: Encoding, device: torch.device | str) -> Tensors:
+    arrays = (encoding.embedding, encoding.tokens, encoding.valid)
+    embedding, tokens, valid = (torch.from_numpy(array).to(device) for array in arrays)
+    return embedding, tokens, valid
 
 
 def _row(
-    trained: Trained, test: Collection, protocol: Protocol, scorer: str, stress: str, scores: Scores, encode_s: float
+    trained: Trained, test: Collection, protocol: Protocol, scorer: str, stress: Stress, scores: Scores, encode_s: float
 ) -> Row:
     estimator = trained.estimator
     return Row(
@@ -121,14 +186,16 @@ def _row(
         protocol=protocol.name,
         protocol_digest=protocol.digest,
         scorer=scorer,
-        stress=stress,
+        stress=stress.text,
         scores=scores.as_dict(),
         queries=scores.queries,
         without_positive=scores.without_positive,
         fit_s=trained.fit_s,
         encode_s=encode_s,
         peak_memory_mb=_peak_memory_mb(),
-        device=str(next(estimator.encoder_.parameters()).device),
+        device=str(trained.device),
+        per_class=scores.per_class,
+        stress_digest=stress.digest,
     )
 
 

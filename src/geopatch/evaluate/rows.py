@@ -51,14 +51,21 @@ class Row:
     device: str
     failures: int = 0
     versions: dict[str, str] = field(default_factory=versions)
+    per_class: dict[str, dict[str, float]] = field(default_factory=dict)  # label of the query -> recall@1, map, queries
+    target: str = "class"  # what makes a candidate right
+    stress_digest: str = ""  # of the meaning of the stress; rows from before it was written have none
 
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
 
+NOT_CONFIG = ("seed", "channels")  # the seed stands in the row itself, channels are filled in from the data
+
+
 def config_digest(*configs: Any) -> str:
-    """One short name for frozen configs; the seed stands in the row itself."""
-    told = [{key: value for key, value in dataclasses.asdict(config).items() if key != "seed"} for config in configs]
+    """One short name for frozen configs: the same on every collection and for every seed."""
+    fields = [dataclasses.asdict(config).items() for config in configs]
+    told = [{key: value for key, value in items if key not in NOT_CONFIG} for items in fields]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -103,20 +110,34 @@ class Summary:
     scores: dict[str, float]
     spread: dict[str, float]
     fit_s: float
+    protocol: str = "standard"
+    per_class: dict[str, dict[str, float]] = field(default_factory=dict)
+    target: str = "class"
+
+    @property
+    def imbalanced(self) -> bool:
+        """Whether the largest class is so large that the mean over queries says little about the others."""
+        *others, largest = sorted(values["queries"] for values in self.per_class.values()) or [0.0]
+        return bool(others) and largest > IMBALANCED * mean(others)
+
+
+IMBALANCED = 2.0  # the largest class has more than this many times the queries that the others have on average
 
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:
     """Mean and spread over seeds, in the order in which the rows first came."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        key = (row.data, row.data_digest, row.preset, row.scorer, row.stress, row.protocol_digest, row.config_digest)
+        how = (row.preset, row.scorer, row.stress, row.protocol_digest, row.config_digest)
+        key = (row.data, row.data_digest, row.target, *how)
         groups.setdefault(key, []).append(row)
     return [_summary(group) for group in groups.values()]
 
 
 def _summary(group: Sequence[Row]) -> Summary:
     first = group[0]
-    columns = {name: [row.scores[name] for row in group] for name in first.scores}
+    columns = _columns([row.scores for row in group])
+    classes = [label for label in first.per_class if all(label in row.per_class for row in group)]
     return Summary(
         first.data,
         first.preset,
@@ -126,4 +147,17 @@ def _summary(group: Sequence[Row]) -> Summary:
         {name: mean(values) for name, values in columns.items()},
         {name: stdev(values) if len(values) > 1 else 0.0 for name, values in columns.items()},
         mean(row.fit_s for row in group),
+        first.protocol,
+        {label: _means([row.per_class[label] for row in group]) for label in classes},
+        first.target,
     )
+
+
+def _columns(found: Sequence[dict[str, float]]) -> dict[str, list[float]]:
+    """The values of every name that all have; older rows have fewer names."""
+    shared = [name for name in found[0] if all(name in values for values in found)]
+    return {name: [values[name] for values in found] for name in shared}
+
+
+def _means(found: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: mean(values) for name, values in _columns(found).items()}
