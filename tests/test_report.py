@@ -35,3 +35,20 @@ def test_a_page_has_a_table_for_each_preset_with_means_over_seeds() -> None:
     assert "| `paper` preset, R@1 / mAP |" in page
     assert "left out of the means: 4." in page
     assert "config digests default c, paper e" in page
+
+
+def test_an_imbalanced_target_shows_the_means_over_classes() -> None:
+    classes = {"N": {"queries": 9.0}, "V": {"queries": 1.0}}
+    scores = {**ROW.scores, "class_mean_recall@1": 0.3, "class_mean_map": 0.2}
+    page = results_page([replace(ROW, scores=scores, per_class=classes)])
+    assert "| Leaf | 1 | 0.500 / 0.250<br>by class 0.300 / 0.200 | - |" in page
+    even = {label: {"queries": 5.0} for label in classes}
+    assert "by class" not in results_page([replace(ROW, scores=scores, per_class=even)])
+
+
+def test_protocols_have_tables_of_their_own() -> None:
+    strict = replace(ROW, protocol="strict-cross-record", protocol_digest="q", scores={"recall@1": 0.1, "map": 0.1})
+    page = results_page([ROW, strict])
+    assert "| `default` preset, R@1 / mAP |" in page
+    assert "| `default` preset, strict-cross-record, R@1 / mAP |" in page
+    assert page.count("| Leaf | 1 |") == 2

@@ -107,6 +107,8 @@ def _scorers(text: str) -> list[str]:
 
 
 def _draw(folder: Path, example: Collection, rows: Sequence[Row]) -> list[Path]:
-    """The stresses on the first window, and the curves."""
-    drawn = {"stress_examples": plot.stress_examples(example.signals[0]), "drop_curves": plot.drop_curves(rows)}
+    """The stresses on the first window, and the curves where there is more than clean."""
+    drawn = {"stress_examples": plot.stress_examples(example.signals[0])}
+    if any(row.stress != CLEAN for row in rows):
+        drawn["drop_curves"] = plot.drop_curves(rows)
     return [path for name, figure in drawn.items() for path in plot.save_all(figure, folder / name)]

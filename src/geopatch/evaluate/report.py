@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from geopatch.evaluate.metrics import CLASS_MEAN
 from geopatch.evaluate.rows import Row, Summary, summarise
 
 HEADINGS = {("clean", "cosine"): "clean, cosine", ("clean", "fused"): "clean, fused"}
@@ -11,16 +12,20 @@ HEADINGS |= {("warped queries", "cosine"): "warped, cosine", ("warped queries", 
 
 
 def results_page(rows: Sequence[Row]) -> str:
-    """A table of R@1 / mAP for each preset, and what the rows say about how they came to be."""
+    """A table of R@1 / mAP for each preset and protocol, and what the rows say about how they came to be.
+
+    Where a collection is imbalanced (`Summary.imbalanced`), the means over classes stand below those over queries.
+    """
     summaries = summarise(rows)
-    presets = list(dict.fromkeys(line.preset for line in summaries))
-    parts = [_table(preset, [line for line in summaries if line.preset == preset]) for preset in presets]
+    settings = list(dict.fromkeys((line.preset, line.protocol) for line in summaries))
+    parts = [_table([line for line in summaries if (line.preset, line.protocol) == setting]) for setting in settings]
     return "\n\n".join([*parts, _provenance(rows)]) + "\n"
 
 
-def _table(preset: str, lines: Sequence[Summary]) -> str:
+def _table(lines: Sequence[Summary]) -> str:
     names = list(dict.fromkeys(line.data for line in lines))
-    head = f"| `{preset}` preset, R@1 / mAP | seeds | {' | '.join(HEADINGS.values())} | fit |"
+    protocol = "" if lines[0].protocol == "standard" else f", {lines[0].protocol}"
+    head = f"| `{lines[0].preset}` preset{protocol}, R@1 / mAP | seeds | {' | '.join(HEADINGS.values())} | fit |"
     rule = "|---|---|" + "---|" * len(HEADINGS) + "---|"
     return "\n".join([head, rule, *(_line(name, [line for line in lines if line.data == name]) for name in names)])
 
@@ -33,7 +38,13 @@ def _line(name: str, lines: Sequence[Summary]) -> str:
 
 
 def _cell(line: Summary | None) -> str:
-    return "-" if line is None else f"{line.scores['recall@1']:.3f} / {line.scores['map']:.3f}"
+    if line is None:
+        return "-"
+    told = f"{line.scores['recall@1']:.3f} / {line.scores['map']:.3f}"
+    if not line.imbalanced:
+        return told
+    means = [line.scores[f"{CLASS_MEAN}{name}"] for name in ("recall@1", "map")]
+    return f"{told}<br>by class {means[0]:.3f} / {means[1]:.3f}"
 
 
 def _provenance(rows: Sequence[Row]) -> str:

@@ -36,6 +36,7 @@ class Point:
 def drop_curves(rows: Sequence[Row]) -> Figure:
     """R@1 and mAP over the strength of each stress, a line for each scorer: means over collections.
 
+    The rows are of one preset and one protocol; rows that are not measured under a stress of ours are refused.
     Bands reach from the lowest to the highest seed. A dotted line marks the default strength.
     """
     names = _stresses(rows)
@@ -93,11 +94,12 @@ def _point(strength: float, rows: Sequence[Row], metric: str) -> Point:
 
 
 def _stresses(rows: Sequence[Row]) -> list[str]:
+    settings = {f"{row.preset} {row.protocol}" for row in rows}
+    if len(settings) > 1:
+        raise DataError(f"expected rows of one preset and protocol, got {', '.join(sorted(settings))}; draw each alone")
     found = {Stress.parse(row.stress).name for row in rows} - {CLEAN}
     if not found:
-        raise DataError(
-            f"expected rows under a stress, one of {', '.join(STRESSES[1:])}, got none; run geopatch stress"
-        )
+        raise DataError("expected rows measured under a stress, got none; `geopatch stress --rows` writes them")
     return [name for name in STRESSES if name in found]
 
 
