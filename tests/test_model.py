@@ -618,3 +618,17 @@ def test_the_operator_reads_only_places_that_hold_samples(mixed_signals: list[Si
     assert rebuilt is not None
     close(rebuilt[short, 0], expected)
     assert int(mask[short].sum()) == mixed_signals[short].length
+
+
+def test_the_gradient_of_a_strided_convolution_of_one_sample_is_written() -> None:
+    """In bfloat16, after memory full of NaN was given back: what is not written would be NaN."""
+    convolution = TimeConvolution(16, 16, 7, 2)
+    x = torch.randn(4, 1, 16)
+    for dtype in (torch.float32, torch.bfloat16):
+        rubbish = [torch.full((size,), math.nan) for size in range(10, 20_000, 97)]
+        del rubbish
+        convolution.weight.grad = None
+        with torch.autocast("cpu", dtype, enabled=dtype is torch.bfloat16):
+            convolution(x).sum().backward()
+        assert convolution.weight.grad is not None
+        assert torch.isfinite(convolution.weight.grad).all()
