@@ -2,7 +2,10 @@
 
 Reads prepared windows (`geopatch data prepare mitdb nstdb nsrdb`), so that a machine with torch alone can run it.
 
-    python runs/ecg.py --cache cache --rows results/ecg.jsonl --workers 14 --device cuda
+The level of NSTDB is not that of MITDB (their converters have another zero), so what compares the two is filtered:
+prepare both a second time with `--band 0.5,40 --cache filtered`.
+
+    python runs/ecg.py --cache cache --filtered filtered --rows results/ecg.jsonl --workers 14 --device cuda
 """
 
 from __future__ import annotations
@@ -136,7 +139,9 @@ def together(name: str, one: Collection, other: Collection) -> Collection:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--filtered", type=Path, required=True)
     parser.add_argument("--rows", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", default=("mitdb", "nstdb", "nsrdb"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--workers", type=int, default=1)
@@ -152,6 +157,9 @@ if __name__ == "__main__":
         print(f"{len(read_rows(arguments.rows))} rows in {arguments.rows}")
         sys.exit(max(codes))
     torch.set_num_threads(1)
-    for job in list(jobs(arguments.seeds))[arguments.worker :: arguments.workers]:
-        measure = noise_rows if job.data == "nstdb" else split_rows
-        append_rows(arguments.rows, measure(job, arguments.cache, arguments.device))
+    asked = [job for job in jobs(arguments.seeds) if job.data in arguments.only]
+    for job in asked[arguments.worker :: arguments.workers]:
+        if job.data == "nstdb":
+            append_rows(arguments.rows, noise_rows(job, arguments.filtered, arguments.device))
+        else:
+            append_rows(arguments.rows, split_rows(job, arguments.cache, arguments.device))

@@ -170,8 +170,8 @@ def test_encode_for_machines(run: Run, data: Path, model: Path) -> None:
 def test_evaluate(run: Run, archive: Path) -> None:
     ran = run("evaluate", "Waves", "--data-root", archive, "--seeds", "0-1", "--rows", "new/rows.jsonl", *TINY)
     assert ran.code == 0
-    assert "Waves, default preset, seed 0" in ran.err
-    assert "Waves, default preset, seed 1" in ran.err
+    assert "Waves, class, default preset, seed 0" in ran.err
+    assert "Waves, class, default preset, seed 1" in ran.err
     table = ran.out.splitlines()
     assert "retrieval on the test split (default)" in table[0]
     assert table[1].split() == ["data", "queries", "scorer", "R@1", "R@5", "MRR", "mAP", "seeds"]
@@ -555,15 +555,15 @@ def test_a_disk_that_is_full_leaves_nothing(run: Run, data: Path, model: Path, m
 
 
 def test_a_message_of_several_lines_becomes_one(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise GeoPatchError("one\n  two\n")
 
-    monkeypatch.setattr("geopatch.cli.options.training_data", fail)
+    monkeypatch.setattr("geopatch.cli.sets.training_data", fail)
     assert run("fit", data, *FIT).err == "geopatch: one two\n"
 
 
 def test_our_own_bugs_are_not_hidden(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geopatch.cli.options.training_data", lambda *_: 1 / 0)
+    monkeypatch.setattr("geopatch.cli.sets.training_data", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run("fit", data, *FIT)
 
@@ -674,7 +674,7 @@ def test_an_interrupted_evaluation_keeps_its_rows(run: Run, archive: Path, monke
             raise KeyboardInterrupt
         return retrieval.train(collection, estimator, preset)
 
-    monkeypatch.setattr("geopatch.cli.evaluate.train", train)
+    monkeypatch.setattr("geopatch.cli.runs.train", train)
     ran = run("evaluate", archive / "Waves", "--seeds", "0-1", "--rows", "rows.jsonl", "--json", *TINY)
     assert (ran.code, ran.out) == (130, "")
     assert [row.seed for row in read_rows(archive.parent / "rows.jsonl")] == [0] * 4

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from geopatch.cli import main
+from geopatch.data.cache import Cache
 from geopatch.data.catalog import CATALOG
 
 DATA = Path(os.environ.get("GEOPATCH_DATA", "nowhere"))
@@ -133,33 +131,29 @@ def test_prepare_refuses_what_cannot_be_found_before_it_begins(run: Run, waves: 
     assert sorted(path.name for path in waves.iterdir()) == ["Waves"]
 
 
-def test_prepare_hands_every_name_to_the_cache(
-    run: Run, waves: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[tuple[str, Path, Path]] = []
-
-    def prepare(name: str, root: Path, folder: Path, *, report: Callable[[str, int, int], None] | None = None) -> None:
-        made.append((name, root, folder))
-        if report is not None:
-            report(name, 3, 3)
-
-    stand_in = ModuleType("geopatch.data.cache")
-    monkeypatch.setattr(stand_in, "prepare", prepare, raising=False)
-    monkeypatch.setitem(sys.modules, "geopatch.data.cache", stand_in)
-    done = run("prepare", "Waves", "--data-root", waves, "--cache", tmp_path / "made")
-    assert made == [("Waves", waves, tmp_path / "made")]
-    assert done.out == f"prepared Waves in {tmp_path / 'made'}\n"
-    assert done.err == "Waves: 3 of 3\n"
-    done = run("prepare", "Waves", "--data-root", waves, "--json")
-    assert json.loads(done.out) == {"prepared": ["Waves"], "cache": "cache"}
-    assert done.err == ""
-
-
-@pytest.mark.skipif(find_spec("geopatch.data.cache") is None, reason="geopatch.data.cache is not written yet")
 def test_prepare_leaves_a_cache(run: Run, waves: Path, tmp_path: Path) -> None:
-    done = run("prepare", "Waves", "--data-root", waves, "--cache", tmp_path / "made")
-    assert (done.code, done.out) == (0, f"prepared Waves in {tmp_path / 'made'}\n")
-    assert any((tmp_path / "made").rglob("*"))
+    made = tmp_path / "made"
+    done = run("prepare", "Waves", "--data-root", waves, "--cache", made)
+    assert (done.code, done.out) == (0, f"Waves: 2 train windows, 3 test windows in {made / 'Waves'}\n")
+    Cache(made / "Waves").verify()
+    again = run("prepare", "Waves", "--data-root", waves, "--cache", made)
+    assert again.out.endswith("(nothing had changed)\n")
+    told = json.loads(run("prepare", "Waves", "--data-root", waves, "--cache", made, "--json").out)
+    counts = {"train": 2, "test": 3}
+    assert told == [{"name": "Waves", "folder": str(made / "Waves"), "built": False, "windows": counts}]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--length-s", "3"], "Waves has whole series, not recordings; leave length_s out"),
+        (["--band", "low,high"], "band must be two frequencies like 0.5,40, got 'low,high'"),
+    ],
+)
+def test_prepare_refuses_settings_that_do_not_fit(run: Run, waves: Path, flags: list[str], message: str) -> None:
+    done = run("prepare", "Waves", "--data-root", waves, *flags)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
 
 
 @pytest.mark.parametrize("arguments", [[], ["list"], ["info"], ["prepare"]])

@@ -100,13 +100,12 @@ def test_the_drop_is_clean_less_stressed(run: Run, model: list[str]) -> None:
     assert float(line[5]) == pytest.approx(clean["map"] - stressed["map"], abs=6e-4)
 
 
-def test_chosen_stresses_scorers_and_protocol(run: Run, model: list[str]) -> None:
+def test_chosen_stresses_and_scorers(run: Run, model: list[str]) -> None:
     chosen = ["--stress", "span-mask@0.4", "--stress", "shuffle", "--scorers", "bridge, cosine"]
-    told = json.loads(run(*model, *chosen, "--protocol", "strict-cross-record", "--json").out)
+    told = json.loads(run(*model, *chosen, "--json").out)
     assert [(row["stress"], row["scorer"]) for row in told["rows"]] == [
         (stress, scorer) for stress in ("clean", "span-mask@0.4", "shuffle@8") for scorer in ("bridge", "cosine")
     ]
-    assert {row["protocol"] for row in told["rows"]} == {"strict-cross-record"}
     assert told["figures"] == []
 
 
@@ -146,7 +145,7 @@ def test_training_for_each_seed(run: Run, tmp_path: Path) -> None:
         (folder / f"Waves_{part}.ts").write_text("@classLabel true slow fast\n@data\n" + "\n".join(rows) + "\n")
     ran = run("Waves", "--seeds", "0-1", "--rows", "rows.jsonl", "--stress", "shuffle", "--scorers", "cosine", *TINY)
     assert ran.code == 0
-    assert "Waves, default preset, seed 1" in ran.err
+    assert "Waves, class, default preset, seed 1" in ran.err
     assert "±" in ran.out
     found = read_rows(tmp_path / "rows.jsonl")
     assert [(row.seed, row.stress) for row in found] == [(s, name) for s in (0, 1) for name in ("clean", "shuffle@8")]
@@ -154,6 +153,10 @@ def test_training_for_each_seed(run: Run, tmp_path: Path) -> None:
 
 
 BAD = {
+    "a protocol that changes nothing": (
+        ["--protocol", "strict-cross-record"],
+        "strict-cross-record makes no sense on",
+    ),
     "unknown stress": (["--stress", "heat"], "stress must be one of clean, warp-queries"),
     "bad strength": (["--stress", "shuffle@x"], "a stress looks like shuffle or shuffle@8, got 'shuffle@x'"),
     "too strong": (["--stress", "warp-queries@0.3"], "warp strength must lie within"),

@@ -10,9 +10,10 @@ from geopatch.train.fit import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import TaskID
 
 Report = Callable[[Progress], None]
-
+CountReport = Callable[[str, int, int], None]  # what, how many are done, of how many
 
 LINES = 10  # on a stream that is no terminal
 
@@ -51,3 +52,28 @@ def _bar(title: str, console: Console) -> Iterator[Report]:
 def _line(title: str, console: Console, progress: Progress) -> None:
     if progress.step % max(progress.steps // LINES, 1) == 0:
         console.print(f"{title}: step {progress.step} of {progress.steps}, loss {progress.loss:.3f}")
+
+
+@contextmanager
+def counting_bars(*, quiet: bool = False) -> Iterator[CountReport | None]:
+    """A bar on stderr for each thing that is read; on a stream that is no terminal, one line at its end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    if quiet:
+        yield None
+    elif not console.is_terminal:
+        yield lambda what, done, total: console.print(f"{what}: {done} of {total}") if done == total else None
+    else:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Bar(*columns, console=console) as bars:
+            tasks: dict[str, TaskID] = {}
+
+            def report(what: str, done: int, total: int) -> None:
+                if what not in tasks:
+                    tasks[what] = bars.add_task(what, total=total)
+                bars.update(tasks[what], total=total, completed=done)
+
+            yield report

@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from geopatch.cli import options
 from geopatch.data import catalog
 from geopatch.data.catalog import CATALOG, DataSet
 from geopatch.data.inventory import Inventory, take_inventory
-from geopatch.data.source import Report
+from geopatch.data.prepare import prepare as make
+from geopatch.data.recording import ANCHORS, WindowConfig
+from geopatch.errors import ConfigError
+from geopatch.progress import counting_bars
 from geopatch.signal import Signal
 
 MOST_CLASSES_SHOWN = 8
-
-cache = click.option(
-    "--cache",
-    envvar="GEOPATCH_CACHE",
-    default="cache",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="Folder for what is prepared (or the variable GEOPATCH_CACHE).",
-)
 
 
 @click.group("data", short_help="List, describe and prepare the data sets that have a name.")
@@ -66,7 +58,7 @@ def list_sets(data_root: Path, as_json: bool) -> None:
 def info(name: str, data_root: Path, as_json: bool) -> None:
     """What the data set NAME is, and its windows counted by target and class. Nothing is downloaded."""
     found = catalog.data_set(name)
-    with _bar(quiet=as_json) as report:
+    with counting_bars(quiet=as_json) as report:
         split = catalog.windows(name, data_root, download=None, report=report)
     parts = {part: take_inventory(windows) for part, windows in split.parts().items()}
     if as_json:
@@ -81,20 +73,54 @@ def info(name: str, data_root: Path, as_json: bool) -> None:
 
 @command.command("prepare")
 @click.argument("names", nargs=-1, required=True)
-@cache
+@click.option("--rate-hz", type=float, help="Of recordings: resample to it.  [default: 128]")
+@click.option("--length-s", type=float, help="Of recordings: how long a window is.  [default: 2]")
+@click.option("--overlap", type=float, help="Of recordings: share of a window that the next repeats.  [default: 0.5]")
+@click.option("--band", help="Of recordings: keep what lies between two frequencies, like 0.5,40.  [default: all]")
+@click.option("--anchors", type=click.Choice(ANCHORS), help="Of recordings: beats for the clock.  [default: annotated]")
+@options.cache
 @options.data_root
 @options.as_json
-def prepare(names: Sequence[str], cache: Path, data_root: Path, as_json: bool) -> None:
-    """Make the windows of the data sets NAMES ready to train and evaluate; what is absent is downloaded first."""
+def prepare(names: Sequence[str], cache: Path, data_root: Path, as_json: bool, band: str | None, **given: Any) -> None:
+    """Make the windows of the data sets NAMES ready to train and evaluate; what is absent is downloaded first.
+
+    What is there already is made anew only when its source or these settings have changed.
+    """
+    settings = {name: value for name, value in given.items() if value is not None}
+    if band is not None:
+        settings["band_hz"] = _band(band)
+    configs = {name: _config(name, settings) for name in names}
     for name in names:
         catalog.locate(name, data_root)
-    from geopatch.data.prepare import prepare as make
+    told = []
+    for name in names:
+        with counting_bars(quiet=as_json) as report:
+            found = make(name, data_root, cache, config=configs[name], report=report)
+        windows = {split: len(found.cache.signals(split)) for split in found.cache.splits}
+        told.append({"name": name, "folder": str(found.cache.folder), "built": found.built, "windows": windows})
+        if not as_json:
+            counts = ", ".join(f"{count} {split} windows" for split, count in windows.items())
+            click.echo(f"{name}: {counts} in {found.cache.folder}{'' if found.built else ' (nothing had changed)'}")
+    if as_json:
+        click.echo(json.dumps(told))
 
-    with _bar(quiet=as_json) as report:
-        for name in names:
-            make(name, data_root, cache, report=report)
-    told = {"prepared": list(names), "cache": str(cache)}
-    click.echo(json.dumps(told) if as_json else f"prepared {', '.join(names)} in {cache}")
+
+def _config(name: str, settings: Mapping[str, Any]) -> WindowConfig | None:
+    """The settings that were given on top of the defaults; None leaves a cache that is there as it is."""
+    if not settings:
+        return None
+    default = catalog.data_set(name).config
+    if not isinstance(default, WindowConfig):
+        raise ConfigError(f"{name} has whole series, not recordings; leave {', '.join(settings)} out")
+    return dataclasses.replace(default, **settings)
+
+
+def _band(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ConfigError(f"band must be two frequencies like 0.5,40, got {text!r}") from error
+    return low, high
 
 
 def _described(found: DataSet) -> dict[str, Any]:
@@ -141,24 +167,3 @@ def _table(title: str, *columns: str) -> Table:
     for name in columns:
         table.add_column(name, overflow="fold")
     return table
-
-
-@contextmanager
-def _bar(*, quiet: bool) -> Iterator[Report | None]:
-    """A bar on stderr for each thing that is read; on a stream that is no terminal, one line at its end."""
-    console = Console(stderr=True)
-    if quiet:
-        yield None
-    elif not console.is_terminal:
-        yield lambda what, done, total: console.print(f"{what}: {done} of {total}") if done == total else None
-    else:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console) as bars:
-            tasks: dict[str, Any] = {}
-
-            def report(what: str, done: int, total: int) -> None:
-                if what not in tasks:
-                    tasks[what] = bars.add_task(what, total=total)
-                bars.update(tasks[what], total=total, completed=done)
-
-            yield report

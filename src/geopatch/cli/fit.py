@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from geopatch.cli import options
+from geopatch.cli import options, sets
 from geopatch.data import Collection
 from geopatch.errors import CheckpointError, GeoPatchError
 from geopatch.estimator import GeoPatch
@@ -23,7 +23,9 @@ from geopatch.model.checkpoint import check_replaceable
 @click.option("--force", is_flag=True, help="Replace a model that is there, and any other training begun for it.")
 @click.option("--unlabelled", is_flag=True, help="Leave the labels aside: the views of a window are its positives.")
 @click.option("--seed", default=0, show_default=True, help="What chance starts from.")
+@options.target
 @options.data_root
+@options.cache
 @options.preset
 @options.device
 @options.devices
@@ -35,7 +37,9 @@ def command(
     force: bool,
     unlabelled: bool,
     seed: int,
+    target: str | None,
     data_root: Path,
+    cache: Path,
     preset: str,
     device: str,
     devices: int,
@@ -47,7 +51,7 @@ def command(
     A training that was interrupted goes on where it stood when the same command is given again.
     """
     _check_out(out, force)
-    collection = options.training_data(data, data_root)
+    collection = sets.training_data(data, data_root, cache, target, quiet=as_json)
     model, train = options.model_config(preset, flags), options.train_config(flags)
     estimator = GeoPatch(
         preset, model=model, train=train, seed=seed, device=device, devices=devices, progress=not as_json

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 import click
 
-from geopatch.data import Collection, load_split, read
-from geopatch.data.read import READERS
 from geopatch.errors import ConfigError, GeoPatchError
 from geopatch.model import PRESETS, ModelConfig
 from geopatch.train import TrainConfig
@@ -31,6 +29,9 @@ devices = click.option(
     "--devices", default=1, show_default=True, help="Train on several GPUs (or CPU processes) at once."
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+target = click.option(
+    "--target", help="What makes two windows alike: class, subject, beat, rhythm, rate, prompt or speaker."
+)
 data_root = click.option(
     "--data-root",
     envvar="GEOPATCH_DATA",
@@ -38,6 +39,15 @@ data_root = click.option(
     show_default="the folder you are in",
     type=click.Path(path_type=Path),
     help="Where data sets are looked for by name (or the variable GEOPATCH_DATA).",
+)
+
+cache = click.option(
+    "--cache",
+    envvar="GEOPATCH_CACHE",
+    default="cache",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Folder for what is prepared (or the variable GEOPATCH_CACHE).",
 )
 
 
@@ -56,12 +66,6 @@ def model_config(preset: str, flags: Mapping[str, Any]) -> ModelConfig:
 
 def train_config(flags: Mapping[str, Any]) -> TrainConfig:
     return _changed(TrainConfig(), "train_", flags)
-
-
-def training_data(source: str, root: Path) -> Collection:
-    """A file to read, or the train split of a data set."""
-    is_file = Path(source).is_file() or Path(source).suffix.lower() in READERS
-    return read(source) if is_file else load_split(source, root)[0]
 
 
 def check_place(path: Path) -> None:

@@ -26,16 +26,19 @@ class Prepared:
 def prepare(
     name: str, root: str | Path, folder: str | Path, *, config: Config | None = None, report: Report | None = None
 ) -> Prepared:
-    """The cache `folder/name` of a data set under `root`. Where only the cache is there, it is taken as it is."""
+    """The cache `folder/name` of a data set under `root`, made anew where its source has changed.
+
+    Without a config, a cache keeps the settings it was made with. Where only the cache is there, it is taken as it is.
+    """
     place = Path(folder) / name
-    config = config or catalog.data_set(name).config
-    settings = _settings(config)
+    settings = None if config is None else _settings(config)
     if place.is_dir() and not catalog.data_set(name).is_there(Path(root)):
         return Prepared(_same_settings(Cache(place), settings), built=False)
     catalog.locate(name, root)
     source = catalog.source_digest(name, root)
     if _is_current(place, source, settings):
         return Prepared(Cache(place), built=False)
+    config = config or _kept_config(place, catalog.data_set(name).config)
     parts = catalog.windows(name, root, config, report=report).parts()
     place.parent.mkdir(parents=True, exist_ok=True)
     cache = write_cache(
@@ -44,10 +47,22 @@ def prepare(
         {part: window_pairs(windows) for part, windows in parts.items()},
         length=max(signal.length for windows in parts.values() for signal in windows.signals),
         source=source,
-        settings=settings,
+        settings=_settings(config),
         overwrite=True,
     )
     return Prepared(cache, built=True)
+
+
+def _kept_config(place: Path, default: Config | None) -> Config | None:
+    """The settings of the cache that is there, or the data set's own."""
+    try:
+        settings = Cache(place).header.settings
+    except GeoPatchError:
+        return default
+    plain: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
+    }
+    return None if default is None else type(default)(**plain)
 
 
 def _settings(config: Config | None) -> dict[str, Any]:
@@ -56,16 +71,16 @@ def _settings(config: Config | None) -> dict[str, Any]:
     return told
 
 
-def _is_current(place: Path, source: str, settings: dict[str, Any]) -> bool:
+def _is_current(place: Path, source: str, settings: dict[str, Any] | None) -> bool:
     try:
         header = Cache(place).header
     except GeoPatchError:  # absent or damaged: it is built anew
         return False
-    return (header.source, header.settings) == (source, settings)
+    return header.source == source and settings in (None, header.settings)
 
 
-def _same_settings(cache: Cache, settings: dict[str, Any]) -> Cache:
-    if cache.header.settings != settings:
+def _same_settings(cache: Cache, settings: dict[str, Any] | None) -> Cache:
+    if settings not in (None, cache.header.settings):
         raise DataError(
             f"{cache.folder} was made with {cache.header.settings}, asked for is {settings}; its source is not there "
             "to make it anew: give --data-root or GEOPATCH_DATA the folder that holds it"

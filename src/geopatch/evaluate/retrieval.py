@@ -25,6 +25,7 @@ from geopatch.scoring import SCORERS, SHORTLIST, rerank
 from geopatch.signal import Signal
 
 CHUNK = 256  # queries scored at a time
+MOST_CLASSES = 40  # a row lists the scores of each class up to so many; their mean is always there
 DEFAULT_STRESSES = ("clean", "warp-queries")
 DEFAULT_SCORERS = ("fused", "cosine")
 
@@ -194,7 +195,7 @@ def _row(
         encode_s=encode_s,
         peak_memory_mb=_peak_memory_mb(),
         device=str(trained.device),
-        per_class=scores.per_class,
+        per_class=scores.per_class if len(scores.per_class) <= MOST_CLASSES else {},
         stress_digest=stress.digest,
     )
 
