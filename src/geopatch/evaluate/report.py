@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from geopatch.evaluate.metrics import CLASS_MEAN
 from geopatch.evaluate.rows import Row, Summary, summarise
+from geopatch.scoring import SCORERS
 
 HEADINGS = {("clean", "cosine"): "clean, cosine", ("clean", "fused"): "clean, fused"}
 HEADINGS |= {("warped queries", "cosine"): "warped, cosine", ("warped queries", "fused"): "warped, fused"}
@@ -19,7 +20,36 @@ def results_page(rows: Sequence[Row]) -> str:
     summaries = summarise(rows)
     settings = list(dict.fromkeys((line.preset, line.protocol) for line in summaries))
     parts = [_table([line for line in summaries if (line.preset, line.protocol) == setting]) for setting in settings]
-    return "\n\n".join([*parts, _provenance(rows)]) + "\n"
+    return "\n\n".join([*parts, provenance(rows)]) + "\n"
+
+
+def scorer_table(rows: Sequence[Row], first: str, name: Callable[[Summary], str]) -> str:
+    """R@1 / mAP of every scorer, a line for each name that `name` gives; by class below where it is imbalanced."""
+    lines: dict[str, dict[str, Summary]] = {}
+    for summary in summarise(rows):
+        lines.setdefault(name(summary), {})[summary.scorer] = summary
+    scorers = [scorer for scorer in SCORERS if any(scorer in found for found in lines.values())]
+    head = f"| {first} | seeds | {' | '.join(scorers)} |"
+    rule = "|---|---|" + "---|" * len(scorers)
+    body = []
+    for told, found in lines.items():
+        cells = " | ".join(_cell(found.get(scorer)) for scorer in scorers)
+        body.append(f"| {told} | {next(iter(found.values())).seeds} | {cells} |")
+    return "\n".join([head, rule, *body])
+
+
+def class_table(rows: Sequence[Row]) -> str:
+    """R@1 / mAP by the class of the query, a line for each class and a column for each protocol."""
+    found = summarise(rows)
+    classes = list(dict.fromkeys(label for line in found for label in line.per_class))
+    head = f"| class | queries | {' | '.join(f'{line.protocol}, {line.scorer}' for line in found)} |"
+    rule = "|---|---|" + "---|" * len(found)
+    body = []
+    for label in classes:
+        values = [line.per_class.get(label) for line in found]
+        cells = " | ".join("-" if one is None else f"{one['recall@1']:.3f} / {one['map']:.3f}" for one in values)
+        body.append(f"| {label} | {next(one['queries'] for one in values if one):.0f} | {cells} |")
+    return "\n".join([head, rule, *body])
 
 
 def _table(lines: Sequence[Summary]) -> str:
@@ -47,7 +77,7 @@ def _cell(line: Summary | None) -> str:
     return f"{told}<br>by class {means[0]:.3f} / {means[1]:.3f}"
 
 
-def _provenance(rows: Sequence[Row]) -> str:
+def provenance(rows: Sequence[Row]) -> str:
     versions = sorted({", ".join(f"{name} {number}" for name, number in row.versions.items()) for row in rows})
     protocols = sorted({f"{row.protocol} ({row.protocol_digest})" for row in rows})
     configs = sorted({f"{row.preset} {row.config_digest}" for row in rows})

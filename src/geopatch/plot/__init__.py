@@ -4,6 +4,7 @@ from geopatch.plot.canvas import QUERY, RIGHT, WRONG, check_installed, save, sav
 from geopatch.plot.curves import drop_curves
 from geopatch.plot.examples import stress_examples
 from geopatch.plot.neighbours import Shown, hits
+from geopatch.plot.noise import noise_curve
 
 __all__ = [
     "QUERY",
@@ -13,6 +14,7 @@ __all__ = [
     "check_installed",
     "drop_curves",
     "hits",
+    "noise_curve",
     "save",
     "save_all",
     "stress_examples",

@@ -60,7 +60,7 @@ def _panel(axes: Axes, rows: Sequence[Row], name: str, metric: str) -> None:
     axes.axvline(KINDS[name].default, color=RECORDED, linewidth=0.9, linestyle=":", label="default strength")
     for scorer in dict.fromkeys(row.scorer for row in rows):
         points = _points([row for row in rows if row.scorer == scorer], name, metric)
-        colour, marker = _style(scorer)
+        colour, marker = style(scorer)
         strengths = [point.strength for point in points]
         axes.plot(
             strengths, [p.mean for p in points], color=colour, marker=marker, markersize=4, linewidth=1.3, label=scorer
@@ -70,7 +70,7 @@ def _panel(axes: Axes, rows: Sequence[Row], name: str, metric: str) -> None:
     tidy(axes)
 
 
-def _style(scorer: str) -> tuple[str, str]:
+def style(scorer: str) -> tuple[str, str]:
     """The same for a scorer in every figure."""
     return STYLES[SCORERS.index(scorer) % len(STYLES)] if scorer in SCORERS else STYLES[-1]
 
@@ -82,10 +82,10 @@ def _points(rows: Sequence[Row], name: str, metric: str) -> list[Point]:
         stress = Stress.parse(row.stress)
         if stress.name in (name, CLEAN):
             by_strength.setdefault(stress.strength, []).append(row)
-    return [_point(strength, by_strength[strength], metric) for strength in sorted(by_strength)]
+    return [point(strength, by_strength[strength], metric) for strength in sorted(by_strength)]
 
 
-def _point(strength: float, rows: Sequence[Row], metric: str) -> Point:
+def point(strength: float, rows: Sequence[Row], metric: str) -> Point:
     seeds: dict[int, list[float]] = {}
     for row in rows:
         seeds.setdefault(row.seed, []).append(row.scores[metric])
