@@ -33,6 +33,7 @@ ORDER = (
     "scoring",
     "estimator",
     "data",
+    "baselines",
     "evaluate",
     "plot",
     "demo",

@@ -72,7 +72,7 @@ def fit(
         validate = Validation(objective, scaled.rows(held_out.to(device)), targets[held_out.to(device)])
         leads = team is None or team.leads
         state = RunState(resume, run_name(windows, targets, encoder.config, train), writes=leads)
-        return _run(stepper, validate, kept, state, report if report and leads else lambda _: None)
+        return _run(encoder, stepper, validate, kept, state, report if report and leads else lambda _: None)
 
 
 def run_name(windows: WindowBatch, labels: Tensor, model: ModelConfig, train: TrainConfig) -> str:
@@ -84,7 +84,12 @@ def run_name(windows: WindowBatch, labels: Tensor, model: ModelConfig, train: Tr
 
 
 def _run(
-    stepper: Stepper, validate: Validation, kept: Tensor, state: RunState, report: Callable[[Progress], None]
+    encoder: Encoder,
+    stepper: Stepper,
+    validate: Validation,
+    kept: Tensor,
+    state: RunState,
+    report: Callable[[Progress], None],
 ) -> Fitted:
     steps = stepper.steps
     order = batches(kept, min(stepper.config.batch_size, len(kept)), steps, stepper.config.seed)
@@ -101,7 +106,7 @@ def _run(
         state.save_if_due(stepper, validate, step)
     state.save(stepper, validate, step)
     chosen = validate.keep() if validate else steps
-    return Fitted(stepper.objective.encoder.eval().cpu(), chosen, steps, loss, validate.best)
+    return Fitted(encoder.eval().cpu(), chosen, steps, loss, validate.best)
 
 
 def batches(kept: Tensor, size: int, steps: int, seed: int) -> Tensor:
