@@ -141,11 +141,13 @@ def contrast(z: Tensor, valid: Tensor) -> Tensor:
     log_share = scores.masked_fill(own | ~valid[:, None], NEVER).log_softmax(2)
     partner = torch.arange(2 * count, device=z.device).roll(count)
     matched = log_share.gather(2, partner.expand(len(z), -1)[..., None]).squeeze(2)  # (G, 2n)
-    return -torch.where(valid, matched, 0.0).sum() / valid.sum().clamp(min=1)
+    loss: Tensor = -torch.where(valid, matched, 0.0).sum() / valid.sum().clamp(min=1)
+    return loss
 
 
 def _pairs(x: Tensor) -> Tensor:
-    return x[:, : x.shape[1] // 2 * 2].unflatten(1, (-1, 2))
+    pairs: Tensor = x[:, : x.shape[1] // 2 * 2].unflatten(1, (-1, 2))
+    return pairs
 
 
 def _coarser(z: Tensor, valid: Tensor) -> Tensor:
