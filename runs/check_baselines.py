@@ -23,7 +23,6 @@ import torch
 
 from geopatch.baselines import make
 from geopatch.baselines.method import Embedder, Floats
-from geopatch.baselines.registry import NETWORKS
 from geopatch.baselines.ridge import Ridge
 from geopatch.data import Collection, load_split
 from geopatch.train import TrainConfig
@@ -50,8 +49,8 @@ CHECKS = (
     Check("minirocket-ridge", "OSULeaf", "keep", 0.958, "Dempster et al. 2021, mean of 30 resamples"),
     Check("ts-resnet", "OSULeaf", "keep", 0.979, "Ismail Fawaz et al. 2019, first of ten runs, 1500 epochs"),
     Check("inceptiontime", "OSULeaf", "keep", 0.926, "Ismail Fawaz et al. 2020, first single network, 1500 epochs"),
-    Check("ts2vec", "NATOPS", "zscore", 0.928, UEA_TABLE),
-    Check("ts-tcc", "NATOPS", "zscore", 0.822, UEA_TABLE),
+    Check("ts2vec", "NATOPS", "keep", 0.928, UEA_TABLE),
+    Check("ts-tcc", "NATOPS", "keep", 0.822, UEA_TABLE),
     Check("transformer", "UWaveGestureLibrary", "keep", 0.856, "Wu et al. 2023 (TimesNet), table of classification"),
     Check("patchtst", "UWaveGestureLibrary", "keep", 0.858, "Luo and Wang 2024 (ModernTCN), table of classification"),
     Check("invconvnet", "UWaveGestureLibrary", "keep", None, "Germain et al. 2025: no figure for one set at hand"),
@@ -60,10 +59,7 @@ CHECKS = (
 
 def train_and_classify(check: Check, root: Path, device: str, seed: int, train: TrainConfig) -> dict[str, Any]:
     kept, asked = load_split(check.data, root)
-    settings: dict[str, Any] = {"amplitude": check.amplitude}
-    if check.method in NETWORKS:
-        settings |= {"train": train, "device": device}
-    method = make(check.method, **settings)
+    method = make(check.method, amplitude=check.amplitude, train=train, device=device)
     started = time.perf_counter()
     method.fit(kept.signals, kept.labels, seed)
     fit_s = time.perf_counter() - started

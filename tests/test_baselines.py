@@ -41,7 +41,7 @@ TRAIN, TEST = (small(split) for split in basic_motions())
 
 
 def quick(name: str, **settings: Any) -> Method:
-    return make(name, **{"train": FEW, **settings} if name in NETWORKS else settings)
+    return make(name, train=FEW, **settings)
 
 
 def fitted(name: str, train: Collection = TRAIN, seed: int = 0, **settings: Any) -> Method:

@@ -148,6 +148,13 @@ def test_same_convolution_keeps_the_length(kernel: int) -> None:
     assert SameConv(3, 5, kernel, dilation=2)(x).shape == (2, 5, 11)
 
 
+@pytest.mark.parametrize("dilation", [1, 8, 9, 10, 11, 300])
+def test_taps_beyond_the_window_are_left_out_without_a_difference(dilation: int) -> None:
+    layer, x = SameConv(2, 4, 3, dilation=dilation, bias=True), torch.randn(3, 2, 10)
+    expected = torch.nn.functional.conv1d(x, layer.weight, layer.bias, padding=dilation, dilation=dilation)
+    assert_close(layer(x), expected)
+
+
 def test_norm_counts_only_what_lies_inside() -> None:
     x, inside = torch.randn(2, 3, 6), torch.tensor([[True] * 6, [True] * 2 + [False] * 4])
     found = Norm(3).train()(x, inside)
@@ -353,6 +360,15 @@ def test_one_sample_windows_are_defined() -> None:
         aim = SELF_SUPERVISED.get(name, {}).get("aim")
         objective: Trainable = Supervised(network, 2, FEW) if aim is None else aim(network, FEW)
         assert torch.isfinite(objective(windows, torch.tensor([0, 1])))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_step_is_captured_on_a_gpu(name: str) -> None:
+    signals = walks((40, 40, 33, 40) * 4)
+    method = make(name, train=TrainConfig(min_steps=20, max_steps=20, batch_size=8), device="cuda")
+    method.fit(signals, ["a", "b"] * 8, 0)
+    assert np.isfinite(method.scores(signals, signals)).all()
 
 
 def test_a_learned_method_is_one_of_the_interface() -> None:

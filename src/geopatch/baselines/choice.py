@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from geopatch.baselines.method import AMPLITUDES, Floats
 from geopatch.baselines.registry import make
 from geopatch.data.collection import Collection
 from geopatch.errors import SignalError, at_least
+from geopatch.train.objective import TrainConfig
 
 FOLDS = 2
 
@@ -25,11 +25,19 @@ class Choice:
     recall: dict[str, float]
 
 
-def better_amplitude(name: str, train: Collection, *, seed: int = 0, most: int = 1000, **settings: Any) -> Choice:
+def better_amplitude(
+    name: str,
+    train: Collection,
+    *,
+    budget: TrainConfig | None = None,
+    device: str = "cpu",
+    seed: int = 0,
+    most: int = 1000,
+) -> Choice:
     """Compare keep and zscore by stratified two-fold cross-validation of R@1 inside `train`; a tie goes to keep.
 
     A method is fitted on one half and every window of the other is a query against that other half. Of more than
-    `most` windows a stratified part is taken.
+    `most` windows a stratified part is taken. `budget` is that of the trainings of a learned method.
     """
     if train.labels is None:
         raise SignalError(f"{train.name} has no labels, so no treatment can be called better; give a labelled one")
@@ -38,7 +46,7 @@ def better_amplitude(name: str, train: Collection, *, seed: int = 0, most: int =
     for amplitude in AMPLITUDES:
         found = []
         for kept, asked in folds(train, most):
-            method = make(name, amplitude=amplitude, **settings)
+            method = make(name, amplitude=amplitude, train=budget, device=device)
             method.fit(kept.signals, kept.labels, seed)
             found.append(recall_at_1(method.scores(asked.signals, asked.signals), asked.labels))
         recall[amplitude] = float(np.mean(found))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geopatch.baselines.layers import EMBEDDING, Norm, mean_over_time
+from geopatch.baselines.layers import EMBEDDING, Norm, exact_convolutions, mean_over_time
 
 KINDS = (24, 20, 20)  # plain, blind to offset, blind to trend: the paper's split of 64
 LENGTHS = (17, 33, 65, 129)
@@ -48,7 +48,7 @@ class InvariantConvolution(nn.Module):
         self.register_buffer("line", (line / line.norm().clamp(min=1e-6))[None, None])  # unit, mean 0
 
     def forward(self, x: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, enabled=False):  # a variance as a difference needs all 32 bits
+        with exact_convolutions(), torch.autocast(x.device.type, enabled=False):  # a variance is a difference
             x = x.float()
             plain, level, trend = self.weight.split(KINDS)
             level = level - level.mean(2, keepdim=True)

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from geopatch.baselines.layers import exact_convolutions
+
 TAPS = 9
 PLACES = list(combinations(range(TAPS), 3))  # of the three weights that are 2
 KERNELS = len(PLACES)
@@ -76,7 +78,8 @@ def _share_above(response: Tensor, bias: Tensor) -> Tensor:
 def convolve(series: Tensor, dilation: int, channels: Tensor) -> Tensor:
     """All 84 kernels at one dilation, each over its own channels: (N, C, T) -> (N, 84, T)."""
     padding = (TAPS - 1) * dilation // 2
-    return F.conv1d(series, _weight(series, channels), padding=padding, dilation=dilation)
+    with exact_convolutions():
+        return F.conv1d(series, _weight(series, channels), padding=padding, dilation=dilation)
 
 
 def _weight(series: Tensor, channels: Tensor) -> Tensor:
@@ -119,5 +122,6 @@ def _biases(series: Tensor, dilation: int, channels: Tensor, asked: Tensor) -> T
     """Quantiles (84, F) of each kernel's response to a series of its own, (84, C, T)."""
     weight, padding = _weight(series, channels), (TAPS - 1) * dilation // 2
     rows = series.flatten(0, 1)[None]  # (1, 84 C, T)
-    response = F.conv1d(rows, weight, padding=padding, dilation=dilation, groups=KERNELS)[0]  # (84, T)
+    with exact_convolutions():
+        response = F.conv1d(rows, weight, padding=padding, dilation=dilation, groups=KERNELS)[0]  # (84, T)
     return torch.stack([torch.quantile(response[n], asked[n]) for n in range(KERNELS)])

@@ -1,4 +1,4 @@
-"""Every method by name. Each is made with `amplitude`, learned ones also with `train` and `device`."""
+"""Every method by name. Each takes `amplitude`; learned ones also `train`, those that compute in torch `device`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from geopatch.baselines.transformer import Transformer
 from geopatch.baselines.ts2vec import BATCH, HierarchicalContrast, TS2Vec
 from geopatch.baselines.tstcc import TSTCC, TemporalContextual
 from geopatch.errors import one_of
+from geopatch.train.objective import TrainConfig
 
 NETWORKS: dict[str, Build] = {
     "transformer": Transformer,
@@ -44,7 +45,15 @@ METHODS: dict[str, Callable[..., Method]] = {
 }
 
 
-def make(name: str, **settings: Any) -> Method:
-    """A method by its name."""
+IN_TORCH = ("minirocket", "minirocket-ridge", "multirocket-hydra-ridge", *NETWORKS)
+
+
+def make(name: str, *, amplitude: str = "keep", train: TrainConfig | None = None, device: str = "cpu") -> Method:
+    """A method by its name. What does not concern it, a training or a device, is left aside."""
     one_of("method", name, tuple(METHODS))
+    settings: dict[str, Any] = {"amplitude": amplitude}
+    if name in NETWORKS:
+        settings["train"] = train
+    if name in IN_TORCH:
+        settings["device"] = device
     return METHODS[name](**settings)
