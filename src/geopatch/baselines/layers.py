@@ -19,9 +19,8 @@ EMBEDDING = 128  # D, as in the default GeoPatch encoder
 
 @contextmanager
 def exact_convolutions() -> Iterator[None]:
-    """All 32 bits, whatever the surroundings do: GPUs round the factors of a convolution to 10 bits by default."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    with torch.autocast(device, enabled=False), torch.backends.cudnn.flags(allow_tf32=False):
+    """All 32 bits: GPUs round the factors of a convolution to 10 bits by default."""
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         yield
 
 
