@@ -38,19 +38,19 @@ set.
 
 ECG = """## ECG
 
-`runs/ecg.py`, on a GPU. MITDB: trained on the 22 records of DS1 (600 windows of 2 s each), tested on 200 windows of each
-of the 22 records of DS2, spread evenly, so that none overlap. Nothing was chosen on DS2. (Record 201 in DS1 and 202 in
-DS2 are of one patient, as in the lists that the field uses.) Where classes are imbalanced, the mean over classes stands
+`runs/ecg.py`, on a GPU. MITDB: trained on the 22 records of DS1 (600 windows of 2 s each), tested on 200 windows of
+each of the 22 records of DS2, spread evenly, so that none overlap. Nothing was chosen on DS2. (Record 201 in DS1 and
+202 in DS2 are of one patient, as in the lists that the field uses.) Where classes are imbalanced, the mean over classes stands
 below the mean over queries; 81 % of the windows have only normal beats, so that mean is the one to look at: across
 records it says that supraventricular and fusion beats of another patient are not found.
 """
 
-PENALISED = """**Strict and penalised.** The paper's Strict keeps the candidates of the query's own record in the ranking
-and counts them as wrong. Under that reading the first hit is nearly always "wrong" for any scorer that works, because the
-nearest windows of a heart are its own: R@1 falls to a few percent and says how strongly a scorer prefers the same
-record, not whether it finds the same beat in another patient. Our *strict-cross-record* removes those candidates and
-asks the second question; our *penalised-cross-record* is the paper's reading. MaxSim does not collapse when same-record
-windows are removed; it does when they are counted as wrong, and so does cosine.
+PENALISED = """**Strict and penalised.** The paper's Strict keeps the candidates of the query's own record in the
+ranking and counts them as wrong. Under that reading the first hit is nearly always "wrong" for any scorer that works,
+because the nearest windows of a heart are its own: R@1 falls to a few percent and says how strongly a scorer prefers
+the same record, not whether it finds the same beat in another patient. Our *strict-cross-record* removes those
+candidates and asks the second question; our *penalised-cross-record* is the paper's reading. MaxSim does not collapse
+when same-record windows are removed; it does when they are counted as wrong, and so does cosine.
 """
 
 NSTDB = """### Noise
@@ -58,7 +58,7 @@ NSTDB = """### Noise
 NSTDB: noisy windows of patients 118 and 119 look for their patient among clean windows of 24 patients, none of which
 trained (training: DS1 without 118 and 119). The clean copy of the query's own stretch is no candidate. Signals are
 band-passed to 0.5-40 Hz, because the level of NSTDB is not that of MITDB: its converter has another zero. At 0 dB the
-electrode noise is as strong as the heart, and what remains is a little above chance (1 of 24).
+electrode noise is as strong as the heart, and what remains is chance (1 of 24).
 
 ![R@1 and mAP over the signal-to-noise ratio](nstdb.png)
 """

@@ -34,6 +34,7 @@ ORDER = (
     "encoding",
     "estimator",
     "data",
+    "baselines",
     "evaluate",
     "plot",
     "demo",

@@ -74,7 +74,7 @@ def fit(
         validate = Validation(objective, chooser, targets[held_out])
         leads = team is None or team.leads
         state = RunState(resume, run_name(windows, targets, encoder.config, train), writes=leads)
-        return _run(stepper, validate, kept, state, report if report and leads else lambda _: None)
+        return _run(encoder, stepper, validate, kept, state, report if report and leads else lambda _: None)
 
 
 def _scaled(windows: WindowBatch | LazyWindows, encoder: Encoder, device: torch.device) -> WindowBatch | LazyScaled:
@@ -94,7 +94,12 @@ def run_name(windows: WindowBatch | LazyWindows, labels: Tensor, model: ModelCon
 
 
 def _run(
-    stepper: Stepper, validate: Validation, kept: Tensor, state: RunState, report: Callable[[Progress], None]
+    encoder: Encoder,
+    stepper: Stepper,
+    validate: Validation,
+    kept: Tensor,
+    state: RunState,
+    report: Callable[[Progress], None],
 ) -> Fitted:
     steps = stepper.steps
     order = batches(kept, min(stepper.config.batch_size, len(kept)), steps, stepper.config.seed)
@@ -111,7 +116,7 @@ def _run(
         state.save_if_due(stepper, validate, step)
     state.save(stepper, validate, step)
     chosen = validate.keep() if validate else steps
-    return Fitted(stepper.objective.encoder.eval().cpu(), chosen, steps, loss, validate.best)
+    return Fitted(encoder.eval().cpu(), chosen, steps, loss, validate.best)
 
 
 def batches(kept: Tensor, size: int, steps: int, seed: int) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from geopatch.errors import ConfigError, MissingExtraError
-from geopatch.train.objective import Objective, Peers
+from geopatch.train.objective import Peers, Trainable
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -29,7 +29,7 @@ class Team:
         """This process's part of a batch; all parts have the same size."""
         return index[: len(index) // self.size * self.size][self.rank :: self.size]
 
-    def join(self, objective: Objective, optimizer: Optimizer) -> tuple[Any, Any]:
+    def join(self, objective: Trainable, optimizer: Optimizer) -> tuple[Any, Any]:
         """The objective and optimizer, wrapped so that gradients are averaged over the processes."""
         wrapped = self.fabric.setup(objective, optimizer)
         return wrapped[0], wrapped[1]

@@ -69,8 +69,21 @@ class Peers:
     gather: Callable[[Tensor], Tensor] = lambda tensor: tensor
 
 
-class Objective(nn.Module):
+class Trainable(nn.Module):
+    """What a stepper moves: its forward gives the loss of windows and labels; `encoder` is what is kept in the end."""
+
+    encoder: nn.Module
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a step can be recorded as a CUDA graph: no shape and no branch depends on values."""
+        return True
+
+
+class Objective(Trainable):
     """The encoder with what only training needs: a direction for each class and the sum of the losses."""
+
+    encoder: Encoder
 
     def __init__(self, encoder: Encoder, classes: int, config: TrainConfig, peers: Peers | None = None) -> None:
         super().__init__()
@@ -78,6 +91,10 @@ class Objective(nn.Module):
         self.prototypes = (
             nn.Linear(encoder.config.embedding, classes, bias=False) if classes > 1 and config.task else None
         )
+
+    @property
+    def capturable(self) -> bool:
+        return self.encoder.config.boundaries != "random"
 
     def forward(self, scaled: WindowBatch, labels: Tensor) -> Tensor:
         config = self.config

@@ -12,7 +12,7 @@ from torch import Tensor
 from geopatch.model.encoder import Encoder
 from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.train.launch import Team
-from geopatch.train.objective import Objective, TrainConfig
+from geopatch.train.objective import Trainable, TrainConfig
 
 EAGER_STEPS = 3  # before a capture: lazy set-up must not be recorded
 READ_EVERY = 10  # steps between two readings of the loss on a GPU: each one waits for the device
@@ -33,7 +33,7 @@ class Stepper:
 
     def __init__(
         self,
-        objective: Objective,
+        objective: Trainable,
         scaled: WindowBatch | LazyScaled,
         labels: Tensor,
         config: TrainConfig,
@@ -44,7 +44,7 @@ class Stepper:
         self.device = labels.device
         self.cuda = self.device.type == "cuda"
         self.team = team
-        fixed = objective.encoder.config.boundaries != "random" and isinstance(scaled, WindowBatch)
+        fixed = objective.capturable and isinstance(scaled, WindowBatch)
         self.capturable = self.cuda and team is None and fixed
         self.rate = torch.tensor(config.learning_rate, device=self.device)
         self.optimizer = torch.optim.AdamW(

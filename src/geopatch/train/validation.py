@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from geopatch.patches import WindowBatch
-from geopatch.train.objective import Objective, TrainConfig
+from geopatch.train.objective import Trainable, TrainConfig
 
 FEWEST = 100  # windows; fewer cannot choose
 MOST = 1024  # more make a choice no better, and they are held in memory
@@ -18,7 +18,7 @@ MOST = 1024  # more make a choice no better, and they are held in memory
 class Validation:
     """The best step so far: the one with the least loss on the windows kept aside."""
 
-    def __init__(self, objective: Objective, windows: WindowBatch | None, labels: Tensor) -> None:
+    def __init__(self, objective: Trainable, windows: WindowBatch | None, labels: Tensor) -> None:
         self.objective, self.windows, self.labels = objective, windows, labels
         self.best: float | None = None
         self.step = 0

@@ -1,0 +1,51 @@
+"""InceptionTime (Ismail Fawaz et al. 2020), one network of its ensemble of five."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from geopatch.baselines.layers import EMBEDDING, Norm, SameConv, mean_over_time
+
+FILTERS, KERNELS, DEPTH, RESIDUAL_EVERY = 32, (40, 20, 10), 6, 3
+WIDTH = FILTERS * (len(KERNELS) + 1)
+
+
+class InceptionTime(nn.Module):
+    def __init__(self, channels: int, longest: int) -> None:
+        super().__init__()
+        self.modules_in_order = nn.ModuleList(Inception(channels if n == 0 else WIDTH) for n in range(DEPTH))
+        starts = (channels, *(WIDTH,) * (DEPTH // RESIDUAL_EVERY - 1))
+        self.skips = nn.ModuleList(SameConv(size, WIDTH, 1) for size in starts)
+        self.skip_norms = nn.ModuleList(Norm(WIDTH) for _ in starts)
+        self.out = nn.Linear(WIDTH, EMBEDDING)
+
+    def forward(self, x: Tensor, inside: Tensor) -> Tensor:
+        z = start = (x * inside[..., None]).mT  # (B, C, T)
+        for n, module in enumerate(self.modules_in_order):
+            z = module(z, inside)
+            block, place = divmod(n, RESIDUAL_EVERY)
+            if place == RESIDUAL_EVERY - 1:
+                z = start = F.relu(z + self.skip_norms[block](self.skips[block](start), inside))
+        out: Tensor = self.out(mean_over_time(z, inside))
+        return out
+
+
+class Inception(nn.Module):
+    """Three widths of convolution behind a bottleneck, beside a max pool, batch norm, ReLU."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.bottleneck = SameConv(channels, FILTERS, 1) if channels > 1 else nn.Identity()
+        size = FILTERS if channels > 1 else channels
+        self.branches = nn.ModuleList(SameConv(size, FILTERS, kernel) for kernel in KERNELS)
+        self.pooled = SameConv(channels, FILTERS, 1)
+        self.norm = Norm(WIDTH)
+
+    def forward(self, x: Tensor, inside: Tensor) -> Tensor:
+        narrow = self.bottleneck(x)
+        outside = ~inside[:, None]
+        peak = F.max_pool1d(x.masked_fill(outside, -torch.inf), 3, stride=1, padding=1).masked_fill(outside, 0.0)
+        z = torch.cat([*(branch(narrow) for branch in self.branches), self.pooled(peak)], dim=1)
+        return F.relu(self.norm(z, inside))
