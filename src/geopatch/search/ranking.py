@@ -1,0 +1,133 @@
+"""One query's shortlist in the order of the scorer, and the hits that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from geopatch.errors import GalleryError
+from geopatch.gallery.engine import Shortlist
+from geopatch.gallery.entry import Entries
+from geopatch.model.encoder import Encoder
+from geopatch.search.candidates import is_candidate
+from geopatch.search.dtw import dtw_distance, dtw_path, scaled
+from geopatch.search.explain import Tokens
+from geopatch.search.hit import Evidence, Hit
+from geopatch.search.late import late_scores
+from geopatch.search.plan import Plan
+from geopatch.search.query import Asked
+from geopatch.search.sureness import Sureness
+from geopatch.signal import Signal
+
+Rows = npt.NDArray[np.intp]
+Scores = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Candidates of one query, best first. `rows` are their places among `entries`."""
+
+    query: Asked
+    entries: Entries
+    rows: Rows  # (N,)
+    cosine: Scores  # (N,)
+    score: Scores  # (N,)
+
+
+def rank(query: Asked, near: Shortlist, entries: Entries, plan: Plan, encoder: Encoder | None) -> Ranking:
+    """The shortlist in the order of the scorer; equal scores in the order of their ids."""
+    places = {id: n for n, id in enumerate(entries.ids)}
+    rows = np.asarray([places[id] for id in near.ids[: plan.depth]], dtype=np.intp)
+    rows = rows[is_candidate(query, entries, plan.protocol)[rows]]
+    cosine = entries.embedding[rows] @ query.embedding
+    if plan.scorer == "cosine":
+        score = cosine
+    elif plan.scorer == "dtw":
+        score = _dtw_scores(query, entries, rows, encoder)
+    else:
+        tokens = query.tokens
+        score = late_scores(
+            plan.scorer, cosine, tokens.tokens, tokens.valid, entries.tokens[rows], entries.valid[rows]
+        )
+    best = sorted(range(len(rows)), key=lambda n: (-float(score[n]), entries.ids[rows[n]]))
+    return Ranking(query, entries, rows[best], cosine[best].astype(np.float64), score[best].astype(np.float64))
+
+
+def hits(ranking: Ranking, plan: Plan, sure: Sureness | None, encoder: Encoder | None) -> list[Hit]:
+    """The first k that score enough and lie far enough from better ones."""
+    kept: list[int] = []
+    for n in range(len(ranking.rows)):
+        if len(kept) == plan.k or (plan.min_score is not None and ranking.score[n] < plan.min_score):
+            break
+        if not _too_near(ranking, kept, n, plan.min_gap_s):
+            kept.append(n)
+    return [_hit(ranking, n, place + 1, plan, sure, encoder) for place, n in enumerate(kept)]
+
+
+def _too_near(ranking: Ranking, kept: Sequence[int], n: int, gap_s: float) -> bool:
+    entries, row = ranking.entries, ranking.rows[n]
+    return any(
+        entries.records[other] == entries.records[row] and abs(entries.start_s[other] - entries.start_s[row]) < gap_s
+        for other in ranking.rows[kept]
+    )
+
+
+def _hit(
+    ranking: Ranking, n: int, place: int, plan: Plan, sure: Sureness | None, encoder: Encoder | None
+) -> Hit:
+    query, entries, row = ranking.query, ranking.entries, int(ranking.rows[n])
+    window, path_s = entries.windows[row], None
+    if plan.scorer == "dtw":
+        path_s = _path_seconds(_window(query), _kept(entries, row), encoder)
+    tokens = Tokens(entries.tokens[row], entries.valid[row], entries.patch_s[row])
+    return Hit(
+        id=entries.ids[row],
+        record=entries.records[row],
+        start_s=float(entries.start_s[row]),
+        stop_s=float(entries.stop_s[row]),
+        score=float(ranking.score[n]),
+        rank=place,
+        scorer=plan.scorer,
+        cosine=float(ranking.cosine[n]),
+        metadata=entries.metadata[row],
+        certificate=None if sure is None else sure.of(entries.ids[row]),
+        evidence=Evidence(query.tokens, tokens, query.window, window, path_s),
+    )
+
+
+def _dtw_scores(query: Asked, entries: Entries, rows: Rows, encoder: Encoder | None) -> npt.NDArray[np.float32]:
+    windows = [_kept(entries, int(row)) for row in rows]
+    asked, *given = scaled(_needed(encoder), [_window(query), *windows])
+    return -np.asarray([dtw_distance(asked, values) for values in given], dtype=np.float32)
+
+
+def _path_seconds(query: Signal, hit: Signal, encoder: Encoder | None) -> npt.NDArray[np.float64]:
+    path = dtw_path(*scaled(_needed(encoder), [query, hit]))
+    return path / np.asarray([query.rate_hz, hit.rate_hz])
+
+
+def _window(query: Asked) -> Signal:
+    if query.window is None:
+        raise GalleryError(
+            f"dtw needs the values of the query, and the gallery keeps none of {query.id!r}; give a signal"
+        )
+    return query.window
+
+
+def _kept(entries: Entries, row: int) -> Signal:
+    window = entries.windows[row]
+    if window is None:
+        raise GalleryError(
+            f"dtw needs the values of every window, and the gallery keeps none of {entries.ids[row]!r}; "
+            "add windows with keep_windows=True, or choose another scorer"
+        )
+    return window
+
+
+def _needed(encoder: Encoder | None) -> Encoder:
+    if encoder is None:
+        raise GalleryError("dtw scales windows as the model does; give model=GeoPatch.load(folder)")
+    return encoder

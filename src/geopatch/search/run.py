@@ -1,0 +1,104 @@
+"""Search: shortlist -> scorer -> protocol -> gap, least score, k -> hits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from geopatch.estimator import GeoPatch
+from geopatch.evaluate.protocol import Protocol
+from geopatch.gallery.filters import Where, as_filter
+from geopatch.gallery.gallery import Gallery
+from geopatch.search.candidates import shortlists
+from geopatch.search.hit import Hit
+from geopatch.search.late import one_thread
+from geopatch.search.plan import Plan
+from geopatch.search.query import Query, ask
+from geopatch.search.ranking import hits, rank
+from geopatch.search.sureness import sureness
+
+CHUNK = 32  # queries whose candidates are in memory together
+
+
+
+def search(
+    gallery: Gallery,
+    query: Query,
+    k: int = 10,
+    *,
+    model: GeoPatch | None = None,
+    scorer: str = "fused",
+    shortlist: int | None = None,
+    where: Where = None,
+    protocol: Protocol | str | None = None,
+    guard_s: float = 0.0,
+    min_gap_s: float = 0.0,
+    min_score: float | None = None,
+    certify: bool = False,
+) -> list[Hit]:
+    """The k windows of a gallery nearest to a query, best first.
+
+    The query is a signal or an array (T,) or (T, C), which the gallery's model encodes, the id of a stored window, or a
+    `Span` of a stored record. Of the `shortlist` nearest by cosine (50), `scorer` finds the order: cosine, maxsim,
+    fused, bridge or dtw. `where` filters by metadata. A strict `protocol` leaves out windows of the query's record, all
+    or those within `guard_s` of it. Hits of one record start at least `min_gap_s` apart; there may be fewer than k.
+    With `certify`, each says how far embeddings may drift before it leaves the top k.
+    """
+    return search_batch(
+        gallery,
+        [query],
+        k,
+        model=model,
+        scorer=scorer,
+        shortlist=shortlist,
+        where=where,
+        protocol=protocol,
+        guard_s=guard_s,
+        min_gap_s=min_gap_s,
+        min_score=min_score,
+        certify=certify,
+    )[0]
+
+
+def search_batch(
+    gallery: Gallery,
+    queries: Sequence[Query],
+    k: int = 10,
+    *,
+    model: GeoPatch | None = None,
+    scorer: str = "fused",
+    shortlist: int | None = None,
+    where: Where = None,
+    protocol: Protocol | str | None = None,
+    guard_s: float = 0.0,
+    min_gap_s: float = 0.0,
+    min_score: float | None = None,
+    certify: bool = False,
+) -> list[list[Hit]]:
+    """The hits of each of several queries, encoded and scored together."""
+    rule = Protocol(protocol, guard_s) if isinstance(protocol, str) else protocol
+    plan = Plan(k, scorer, shortlist, as_filter(where), rule, min_gap_s, min_score, certify)
+    return [
+        found
+        for start in range(0, len(queries), CHUNK)
+        for found in _searched(gallery, queries[start : start + CHUNK], plan, model)
+    ]
+
+
+def _searched(gallery: Gallery, queries: Sequence[Query], plan: Plan, model: GeoPatch | None) -> list[list[Hit]]:
+    asked = ask(gallery, queries, model)
+    near = shortlists(gallery, asked, plan)
+    ids = list(dict.fromkeys(id for one in near for id in one.ids))
+    if not ids:
+        return [[] for _ in asked]
+    entries = gallery.fetch(ids)
+    used = model or gallery.model
+    encoder = None if used is None else used.encoder_
+    with one_thread():
+        rankings = [rank(*one, entries, plan, encoder) for one in zip(asked, near, strict=True)]
+    if not plan.certify:
+        return [hits(ranking, plan, None, encoder) for ranking in rankings]
+    indexed = gallery.info().indexed
+    return [
+        hits(ranking, plan, sureness(query, one, ranking, plan, indexed=indexed), encoder)
+        for ranking, query, one in zip(rankings, asked, near, strict=True)
+    ]
