@@ -33,6 +33,7 @@ ORDER = (
     "scoring",
     "estimator",
     "data",
+    "gallery",
     "evaluate",
     "plot",
     "demo",

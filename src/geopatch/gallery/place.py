@@ -1,0 +1,40 @@
+"""Where a gallery lives, and the engine that keeps it there.
+
+A path is a folder of the embedded engine, `exact:PATH` one of the exact engine.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from geopatch.errors import GalleryError
+from geopatch.gallery.about import About
+from geopatch.gallery.engine import Engine
+from geopatch.gallery.exact import Exact
+from geopatch.gallery.rows import Rows
+from geopatch.storage import atomic_folder
+
+EXACT = "exact:"
+Place = str | os.PathLike[str]
+
+
+def create_engine(place: Place, about: About) -> Engine:
+    """A new, empty gallery, open for writing."""
+    folder, name = _folder(place)
+    with atomic_folder(folder) as partial:
+        Rows.create(partial, about, name)
+    return open_engine(place, read_only=False)
+
+
+def open_engine(place: Place, *, read_only: bool) -> Engine:
+    folder, _ = _folder(place)
+    return Exact(folder, read_only=read_only)
+
+
+def _folder(place: Place) -> tuple[Path, str]:
+    text = os.fspath(place)
+    if "://" in text:
+        raise GalleryError(f"expected a folder or exact:FOLDER, got {text!r}")
+    exact = text.startswith(EXACT)
+    return Path(text[len(EXACT) :] if exact else text).expanduser(), "exact" if exact else "embedded"

@@ -1,0 +1,245 @@
+"""The rows of a gallery in one SQLite file: a change is on disk when its call returns, or did not happen at all.
+
+Readers in other processes see every change that was made before they look, also while a writer is at work.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from geopatch.errors import GalleryError
+from geopatch.gallery.about import About
+from geopatch.gallery.entry import Entries, Metadata, pack_window, unpack_window
+
+FILE = "gallery.sqlite"
+PAGE_BYTES = 32768  # tokens of one entry take about 4 kB: several fit into a page with little left over
+AT_ONCE = 500  # ids in one statement
+BUSY_MS = 10_000
+
+# `n` grows with every write and is never used again, so that what is new since a moment is what has a larger n.
+SCHEMA = """
+CREATE TABLE about (engine TEXT NOT NULL, told TEXT NOT NULL);
+CREATE TABLE entry (n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record TEXT NOT NULL,
+    start_s REAL NOT NULL, stop_s REAL NOT NULL, metadata TEXT NOT NULL, embedding BLOB NOT NULL);
+CREATE TABLE detail (n INTEGER PRIMARY KEY, tokens BLOB NOT NULL, valid BLOB NOT NULL, patch_s BLOB NOT NULL,
+    window BLOB);
+"""
+COLUMNS = "n, id, record, start_s, stop_s, metadata, embedding, tokens, valid, patch_s, window"
+INSERT_ENTRY = "INSERT INTO entry (id, record, start_s, stop_s, metadata, embedding) VALUES (?, ?, ?, ?, ?, ?)"
+INSERT_DETAIL = "INSERT INTO detail (n, tokens, valid, patch_s, window) VALUES (?, ?, ?, ?, ?)"
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+class Rows:
+    """Entries in a file. All calls of one process share a connection, one at a time."""
+
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        self.folder = folder
+        self._lock = threading.RLock()
+        with _one_line_errors(folder):
+            self._connection = _connect(folder, read_only)
+            self.engine, told = self._connection.execute("SELECT engine, told FROM about").fetchone()
+        self.about = About.from_dict(json.loads(told), folder)
+
+    @staticmethod
+    def create(folder: Path, about: About, engine: str) -> None:
+        """An empty file in an existing folder, for the engine of that name."""
+        with _one_line_errors(folder):
+            connection = sqlite3.connect(folder / FILE, isolation_level=None)
+            try:
+                connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.executescript(f"BEGIN; {SCHEMA}")
+                connection.execute("INSERT INTO about VALUES (?, ?)", (engine, json.dumps(about.as_dict())))
+                connection.execute("COMMIT")
+            finally:
+                connection.close()
+
+    def put(self, entries: Entries) -> None:
+        with self.writing() as connection:
+            _delete(connection, entries.ids)
+            for n in range(len(entries)):
+                place = connection.execute(INSERT_ENTRY, _entry_row(entries, n)).lastrowid
+                connection.execute(INSERT_DETAIL, (place, *_detail_row(entries, n)))
+
+    def remove(self, ids: Sequence[str]) -> int:
+        with self.writing() as connection:
+            return _delete(connection, ids)
+
+    def update(self, id: str, metadata: Metadata) -> None:
+        """The entry moves to a new n: whoever remembers the old one sees that it is gone."""
+        with self.writing() as connection:
+            row = connection.execute("SELECT * FROM entry WHERE id = ?", (id,)).fetchone()
+            if row is None:
+                raise unknown_id(self.folder, id)
+            old, _, record, start_s, stop_s, _, embedding = row
+            connection.execute("DELETE FROM entry WHERE n = ?", (old,))
+            new = (id, record, start_s, stop_s, dump(metadata), embedding)
+            place = connection.execute(INSERT_ENTRY, new).lastrowid
+            connection.execute("UPDATE detail SET n = ? WHERE n = ?", (place, old))
+
+    def fetch(self, ids: Sequence[str]) -> Entries:
+        found: dict[str, Row] = {}
+        for chunk in chunks(ids):
+            query = f"SELECT {COLUMNS} FROM entry JOIN detail USING (n) WHERE id IN ({marks(chunk)})"
+            found |= {row[1]: row for row in self.read(query, chunk)}
+        missing = next((id for id in ids if id not in found), None)
+        if missing is not None:
+            raise unknown_id(self.folder, missing)
+        return as_entries([found[id] for id in ids], self.about)
+
+    def known(self, ids: Sequence[str]) -> set[str]:
+        parts = (self.read(f"SELECT id FROM entry WHERE id IN ({marks(chunk)})", chunk) for chunk in chunks(ids))
+        return {row[0] for part in parts for row in part}
+
+    def count(self) -> int:
+        return int(self.read("SELECT count(*) FROM entry")[0][0])
+
+    def scan(self, batch_size: int, condition: str = "1", values: Sequence[Any] = ()) -> Iterator[Entries]:
+        """Entries in the order they were written, those that meet an SQL condition."""
+        query = f"SELECT {COLUMNS} FROM entry JOIN detail USING (n) WHERE n > ? AND ({condition}) ORDER BY n LIMIT ?"
+        last = 0
+        while rows := self.read(query, (last, *values, batch_size)):
+            last = rows[-1][0]
+            yield as_entries(rows, self.about)
+
+    def read(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+        with self._lock, _one_line_errors(self.folder):
+            return self._connection.execute(query, tuple(values)).fetchall()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A change that happens whole or not at all."""
+        with self._lock, _one_line_errors(self.folder):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def vacuum(self) -> None:
+        """Give the space of what was removed back."""
+        with self._lock, _one_line_errors(self.folder):
+            self._connection.execute("VACUUM")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(ids), AT_ONCE):
+        yield ids[start : start + AT_ONCE]
+
+
+def marks(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def dump(metadata: Metadata) -> str:
+    return json.dumps(dict(metadata), ensure_ascii=False)
+
+
+def unknown_id(place: object, id: str) -> GalleryError:
+    return GalleryError(f"gallery {place} has no entry {id!r}")
+
+
+def as_entries(rows: Sequence[Row], about: About) -> Entries:
+    """Rows in the order of COLUMNS as columns."""
+    columns = list(zip(*rows, strict=True)) or [()] * 11
+    _, ids, records, start_s, stop_s, metadata, embedding, tokens, valid, patch_s, windows = columns
+    count, widths = len(rows), about.widths
+    return Entries(
+        about.encoder,
+        tuple(ids),
+        _array(embedding, "<f4", (count, widths.embedding)),
+        _array(tokens, "<f4", (count, widths.patches, widths.token)),
+        _array(valid, "?", (count, widths.patches)),
+        _array(patch_s, "<f4", (count, widths.patches, 2)),
+        tuple(records),
+        np.asarray(start_s, dtype=np.float64),
+        np.asarray(stop_s, dtype=np.float64),
+        tuple(json.loads(row) for row in metadata),
+        tuple(unpack_window(blob) for blob in windows),
+    )
+
+
+def _array(blobs: Sequence[bytes], dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    return np.frombuffer(b"".join(blobs), dtype=dtype).reshape(shape).copy()
+
+
+def _entry_row(entries: Entries, n: int) -> Row:
+    place = (entries.records[n], float(entries.start_s[n]), float(entries.stop_s[n]))
+    return (entries.ids[n], *place, dump(entries.metadata[n]), entries.embedding[n].astype("<f4").tobytes())
+
+
+def _detail_row(entries: Entries, n: int) -> Row:
+    tokens, patch_s = (part.astype("<f4").tobytes() for part in (entries.tokens[n], entries.patch_s[n]))
+    return tokens, entries.valid[n].tobytes(), patch_s, pack_window(entries.windows[n])
+
+
+def _delete(connection: sqlite3.Connection, ids: Sequence[str]) -> int:
+    removed = 0
+    for chunk in chunks(ids):
+        chosen = f"id IN ({marks(chunk)})"
+        connection.execute(f"DELETE FROM detail WHERE n IN (SELECT n FROM entry WHERE {chosen})", tuple(chunk))
+        removed += connection.execute(f"DELETE FROM entry WHERE {chosen}", tuple(chunk)).rowcount
+    return removed
+
+
+def _connect(folder: Path, read_only: bool) -> sqlite3.Connection:
+    if not (folder / FILE).is_file():
+        raise GalleryError(f"{folder} is no gallery: it has no {FILE}; create one first, or give another path")
+    place = (folder / FILE).absolute().as_uri()
+    connection = _opened(f"{place}?mode={'ro' if read_only else 'rw'}")
+    try:
+        connection.execute("SELECT count(*) FROM about").fetchone()
+    except sqlite3.OperationalError:
+        if not read_only:
+            raise
+        connection.close()  # a disk that cannot be written: nobody can be writing there, and nothing waits in the log
+        connection = _opened(f"{place}?immutable=1")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def _opened(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+    return connection
+
+
+CURES = (
+    ("full", "the disk is full; free some space, what was added before is safe"),
+    ("readonly", "it cannot be written; open it read-only, or give a path you may write to"),
+    ("read-only", "it cannot be written; open it read-only, or give a path you may write to"),
+    ("disk i/o", "the disk refused (full, over its quota or broken); free some space, what was added before is safe"),
+    ("unable to open", "its file cannot be opened; see whether you may read and write there"),
+    ("locked", "another process is changing it; try again when that is done"),
+    ("not a database", "its file is damaged or none of a gallery; restore it from a copy"),
+    ("malformed", "its file is damaged; restore it from a copy"),
+    ("no such table", "its file is none of a gallery; give another path"),
+    ("closed database", "it is closed; open it again"),
+)
+
+
+@contextmanager
+def _one_line_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        cure = next((cure for word, cure in CURES if word in str(error).lower()), "see whether its disk is well")
+        raise GalleryError(f"gallery {folder}: {cure} ({error})") from error
