@@ -35,6 +35,7 @@ ORDER = (
     "data",
     "gallery",
     "evaluate",
+    "search",
     "plot",
     "demo",
     "cli",

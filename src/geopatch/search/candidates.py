@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from geopatch.errors import ConfigError
 from geopatch.evaluate.protocol import Places, Protocol
@@ -15,6 +16,8 @@ from geopatch.gallery.filters import All, Equal, Filter, Not, Order
 from geopatch.gallery.gallery import Gallery
 from geopatch.search.plan import Plan
 from geopatch.search.query import Asked
+
+Rows = npt.NDArray[np.intp]
 
 
 def shortlists(gallery: Gallery, asked: Sequence[Asked], plan: Plan) -> list[Shortlist]:
@@ -40,12 +43,14 @@ def allowed(query: Asked, plan: Plan) -> Filter | None:
     return None if not parts else parts[0] if len(parts) == 1 else All(tuple(parts))
 
 
-def is_candidate(query: Asked, entries: Entries, protocol: Protocol | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which entries (N,) the protocol lets in, by the protocol's own word."""
+def let_in(query: Asked, entries: Entries, rows: Rows, protocol: Protocol | None) -> Rows:
+    """The rows of entries that the protocol lets in, by the protocol's own word."""
+    ids = np.asarray([entries.ids[row] for row in rows], dtype=str)
     if protocol is None or query.place is None:
-        return np.asarray([id != query.id or not query.stored for id in entries.ids], dtype=bool)
-    there = Places(np.asarray(entries.ids), np.asarray(entries.records), entries.start_s, entries.stop_s)
-    kept: np.ndarray[tuple[int], np.dtype[np.bool_]] = protocol.candidates(query.place, there)[0]
+        return rows[ids != query.id] if query.stored else rows
+    records = np.asarray([entries.records[row] for row in rows], dtype=str)
+    there = Places(ids, records, entries.start_s[rows], entries.stop_s[rows])
+    kept: Rows = rows[protocol.candidates(query.place, there)[0]]
     return kept
 
 

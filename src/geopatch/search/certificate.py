@@ -1,7 +1,7 @@
 """How far embeddings may drift before a hit leaves the top R: the margin theorem, for cosines.
 
-Drift is any vector of length at most r added to the query's embedding and, each its own, to every candidate's. All are
-unit vectors, so with r < 1 none turns by more than t = asin r. An angle between two of them then changes by 2 t at most:
+Drift is any vector of length at most r added to the query's embedding and, each its own, to every candidate's. These
+are unit vectors, so with r < 1 none turns by more than t = asin r, and no angle between two changes by more than 2 t:
 
 - A hit at angle a stays nearer than every candidate at angle b or more while a + 2 t < b - 2 t, that is for
   r <= sin((b - a) / 4), where b is the angle of the best candidate outside the top R. Some drift of just that length,
@@ -47,9 +47,7 @@ def cosine_certificate(cosine: float, outside: float, R: int, stays: str) -> Cer
         f"the hit {stays} while the embeddings of the query and of each candidate drift by less than the radius, "
         "as long as no candidate is added"
     )
-    return Certificate(
-        math.sin((far - near) / 4), _product_radius(cosine - outside, 1), cosine - outside, R, covers
-    )
+    return Certificate(math.sin((far - near) / 4), _product_radius(cosine - outside, 1), cosine - outside, R, covers)
 
 
 def token_certificate(scorer: str, score: float, outside: float, R: int) -> Certificate:

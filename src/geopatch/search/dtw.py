@@ -22,7 +22,7 @@ Path = npt.NDArray[np.int64]
 
 
 def scaled(encoder: Encoder, signals: Sequence[Signal]) -> list[Samples]:
-    """Values (T, C) as the encoder sees them: gaps bridged, in units of the training data or z-scored, as it was fit."""
+    """Values (T, C) as the encoder sees them: gaps bridged, in units of the training data, z-scored if it does that."""
     device = encoder.level.device
     with torch.inference_mode():
         windows = encoder.scale(stack(signals).to(device))

@@ -62,7 +62,9 @@ class Explanation:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them."""
         told = {name: getattr(self, name) for name in ("scorer", "score", "cosine", "token_score", "note")}
-        matches = [{**vars(match), "query_s": list(match.query_s), "hit_s": list(match.hit_s)} for match in self.matches]
+        matches = [
+            {**vars(match), "query_s": list(match.query_s), "hit_s": list(match.hit_s)} for match in self.matches
+        ]
         return {**told, "matches": matches, "path_s": None if self.path_s is None else self.path_s.tolist()}
 
     def __str__(self) -> str:

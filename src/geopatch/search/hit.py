@@ -46,6 +46,11 @@ class Hit:
         """The values that were found, where the gallery keeps them."""
         return None if self.evidence is None else self.evidence.hit_window
 
+    @property
+    def query_window(self) -> Signal | None:
+        """The values that were searched by, where they are known."""
+        return None if self.evidence is None else self.evidence.query_window
+
     def explain(self) -> Explanation:
         """Which patch of the query met which patch of this window."""
         assert self.evidence is not None, "a hit of a search has its evidence"

@@ -89,9 +89,7 @@ TOKEN_SCORES: dict[str, Callable[[Floats], Floats]] = {
 }
 
 
-def late_scores(
-    scorer: str, cosine: Floats, query: Floats, query_valid: Mask, tokens: Floats, valid: Mask
-) -> Floats:
+def late_scores(scorer: str, cosine: Floats, query: Floats, query_valid: Mask, tokens: Floats, valid: Mask) -> Floats:
     """Scores (N,) of a query (K, d) with candidates (N, K, d); `cosine` (N,) is that of the embeddings."""
     one_of("scorer", scorer, tuple(TOKEN_SCORES))
     token_score = TOKEN_SCORES[scorer](similarities(query[query_valid], tokens, valid))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,18 +12,18 @@ from geopatch.errors import GalleryError
 from geopatch.gallery.engine import Shortlist
 from geopatch.gallery.entry import Entries
 from geopatch.model.encoder import Encoder
-from geopatch.search.candidates import is_candidate
+from geopatch.search.candidates import Rows, let_in
+from geopatch.search.certificate import Certificate
 from geopatch.search.dtw import dtw_distance, dtw_path, scaled
 from geopatch.search.explain import Tokens
 from geopatch.search.hit import Evidence, Hit
 from geopatch.search.late import late_scores
 from geopatch.search.plan import Plan
 from geopatch.search.query import Asked
-from geopatch.search.sureness import Sureness
 from geopatch.signal import Signal
 
-Rows = npt.NDArray[np.intp]
 Scores = npt.NDArray[np.float64]
+Certify = Callable[[str], Certificate]  # by the id of a hit
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +36,17 @@ class Ranking:
     cosine: Scores  # (N,)
     score: Scores  # (N,)
 
+    @property
+    def scores(self) -> dict[str, float]:
+        """The score of each id."""
+        return {self.entries.ids[row]: float(score) for row, score in zip(self.rows, self.score, strict=True)}
+
 
 def rank(query: Asked, near: Shortlist, entries: Entries, plan: Plan, encoder: Encoder | None) -> Ranking:
     """The shortlist in the order of the scorer; equal scores in the order of their ids."""
     places = {id: n for n, id in enumerate(entries.ids)}
     rows = np.asarray([places[id] for id in near.ids[: plan.depth]], dtype=np.intp)
-    rows = rows[is_candidate(query, entries, plan.protocol)[rows]]
+    rows = let_in(query, entries, rows, plan.protocol)
     cosine = entries.embedding[rows] @ query.embedding
     if plan.scorer == "cosine":
         score = cosine
@@ -49,14 +54,12 @@ def rank(query: Asked, near: Shortlist, entries: Entries, plan: Plan, encoder: E
         score = _dtw_scores(query, entries, rows, encoder)
     else:
         tokens = query.tokens
-        score = late_scores(
-            plan.scorer, cosine, tokens.tokens, tokens.valid, entries.tokens[rows], entries.valid[rows]
-        )
+        score = late_scores(plan.scorer, cosine, tokens.tokens, tokens.valid, entries.tokens[rows], entries.valid[rows])
     best = sorted(range(len(rows)), key=lambda n: (-float(score[n]), entries.ids[rows[n]]))
     return Ranking(query, entries, rows[best], cosine[best].astype(np.float64), score[best].astype(np.float64))
 
 
-def hits(ranking: Ranking, plan: Plan, sure: Sureness | None, encoder: Encoder | None) -> list[Hit]:
+def hits(ranking: Ranking, plan: Plan, certify: Certify | None, encoder: Encoder | None) -> list[Hit]:
     """The first k that score enough and lie far enough from better ones."""
     kept: list[int] = []
     for n in range(len(ranking.rows)):
@@ -64,7 +67,7 @@ def hits(ranking: Ranking, plan: Plan, sure: Sureness | None, encoder: Encoder |
             break
         if not _too_near(ranking, kept, n, plan.min_gap_s):
             kept.append(n)
-    return [_hit(ranking, n, place + 1, plan, sure, encoder) for place, n in enumerate(kept)]
+    return [_hit(ranking, n, place + 1, plan, certify, encoder) for place, n in enumerate(kept)]
 
 
 def _too_near(ranking: Ranking, kept: Sequence[int], n: int, gap_s: float) -> bool:
@@ -75,9 +78,7 @@ def _too_near(ranking: Ranking, kept: Sequence[int], n: int, gap_s: float) -> bo
     )
 
 
-def _hit(
-    ranking: Ranking, n: int, place: int, plan: Plan, sure: Sureness | None, encoder: Encoder | None
-) -> Hit:
+def _hit(ranking: Ranking, n: int, place: int, plan: Plan, certify: Certify | None, encoder: Encoder | None) -> Hit:
     query, entries, row = ranking.query, ranking.entries, int(ranking.rows[n])
     window, path_s = entries.windows[row], None
     if plan.scorer == "dtw":
@@ -93,7 +94,7 @@ def _hit(
         scorer=plan.scorer,
         cosine=float(ranking.cosine[n]),
         metadata=entries.metadata[row],
-        certificate=None if sure is None else sure.of(entries.ids[row]),
+        certificate=None if certify is None else certify(entries.ids[row]),
         evidence=Evidence(query.tokens, tokens, query.window, window, path_s),
     )
 
@@ -105,8 +106,9 @@ def _dtw_scores(query: Asked, entries: Entries, rows: Rows, encoder: Encoder | N
 
 
 def _path_seconds(query: Signal, hit: Signal, encoder: Encoder | None) -> npt.NDArray[np.float64]:
-    path = dtw_path(*scaled(_needed(encoder), [query, hit]))
-    return path / np.asarray([query.rate_hz, hit.rate_hz])
+    asked, given = scaled(_needed(encoder), [query, hit])
+    seconds: npt.NDArray[np.float64] = dtw_path(asked, given) / np.asarray([query.rate_hz, hit.rate_hz])
+    return seconds
 
 
 def _window(query: Asked) -> Signal:

@@ -19,7 +19,6 @@ from geopatch.search.sureness import sureness
 CHUNK = 32  # queries whose candidates are in memory together
 
 
-
 def search(
     gallery: Gallery,
     query: Query,
@@ -99,6 +98,6 @@ def _searched(gallery: Gallery, queries: Sequence[Query], plan: Plan, model: Geo
         return [hits(ranking, plan, None, encoder) for ranking in rankings]
     indexed = gallery.info().indexed
     return [
-        hits(ranking, plan, sureness(query, one, ranking, plan, indexed=indexed), encoder)
-        for ranking, query, one in zip(rankings, asked, near, strict=True)
+        hits(ranking, plan, sureness(ranking, one, plan, indexed=indexed).of, encoder)
+        for ranking, one in zip(rankings, near, strict=True)
     ]

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.gallery.engine import Shortlist
-from geopatch.gallery.entry import Entries
 from geopatch.search.certificate import Certificate, cosine_certificate, no_certificate, token_certificate
 from geopatch.search.plan import Plan
-from geopatch.search.query import Asked
+from geopatch.search.ranking import Ranking
 
 ENGINE_ROUNDING = 2e-6  # an engine whose cosines are further off than this does not compute them in full
 
@@ -37,7 +36,9 @@ class Sureness:
         if plan.scorer == "cosine":
             return self._told(self._by_cosine(id, plan.k, f"stays among the {plan.k} best by cosine"))
         if not everything:
-            stays = f"stays among the {plan.depth} nearest by cosine, which {plan.scorer} ranks in an order not covered,"
+            stays = (
+                f"stays among the {plan.depth} nearest by cosine, which {plan.scorer} ranks in an order not covered,"
+            )
             return self._by_cosine(id, plan.depth, stays)
         if plan.scorer == "dtw":
             return no_certificate(plan.k, "dtw compared the values of every candidate; embeddings decided nothing")
@@ -59,16 +60,14 @@ class Sureness:
         return replace(sure, covers=f"{sure.covers}; before min_gap_s is applied")
 
 
-def sureness(
-    query: Asked, near: Shortlist, entries: Entries, plan: Plan, scores: dict[str, float], *, indexed: int
-) -> Sureness:
+def sureness(ranking: Ranking, near: Shortlist, plan: Plan, *, indexed: int) -> Sureness:
     """What there is to certify hits by. Cosines are taken anew, in full precision."""
-    places = {id: n for n, id in enumerate(entries.ids)}
-    vectors = entries.embedding[[places[id] for id in near.ids]].astype(np.float64)
-    asked = query.embedding.astype(np.float64)
+    places = {id: n for n, id in enumerate(ranking.entries.ids)}
+    vectors = ranking.entries.embedding[[places[id] for id in near.ids]].astype(np.float64)
+    asked = ranking.query.embedding.astype(np.float64)
     cosine = vectors @ asked / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(asked))
     doubt = _doubt(cosine, near, indexed)
-    return Sureness(plan, dict(zip(near.ids, cosine.tolist(), strict=True)), scores, doubt)
+    return Sureness(plan, dict(zip(near.ids, cosine.tolist(), strict=True)), ranking.scores, doubt)
 
 
 def _doubt(cosine: npt.NDArray[np.float64], near: Shortlist, indexed: int) -> str:
