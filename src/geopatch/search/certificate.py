@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-ROUNDING = 2e-6  # what float32 may have added to a score, or taken from it
+ROUNDING = 4e-6  # what float32 may have added to a score, or taken from it
 STEEPNESS = {"maxsim": 1, "bridge": 1, "fused": 2}  # how many cosines a score adds up
 
 
