@@ -10,12 +10,14 @@ from pathlib import Path
 
 from geopatch.errors import GalleryError
 from geopatch.gallery.about import About
+from geopatch.gallery.embedded import Embedded
 from geopatch.gallery.engine import Engine
 from geopatch.gallery.exact import Exact
-from geopatch.gallery.rows import Rows
+from geopatch.gallery.rows import Rows, engine_of
 from geopatch.storage import atomic_folder
 
 EXACT = "exact:"
+LOCAL: dict[str, type[Exact]] = {engine.name: engine for engine in (Exact, Embedded)}
 Place = str | os.PathLike[str]
 
 
@@ -28,8 +30,9 @@ def create_engine(place: Place, about: About) -> Engine:
 
 
 def open_engine(place: Place, *, read_only: bool) -> Engine:
+    """The gallery that is there; a folder says itself which engine it is of."""
     folder, _ = _folder(place)
-    return Exact(folder, read_only=read_only)
+    return LOCAL[engine_of(folder)](folder, read_only=read_only)
 
 
 def _folder(place: Place) -> tuple[Path, str]:
@@ -37,4 +40,4 @@ def _folder(place: Place) -> tuple[Path, str]:
     if "://" in text:
         raise GalleryError(f"expected a folder or exact:FOLDER, got {text!r}")
     exact = text.startswith(EXACT)
-    return Path(text[len(EXACT) :] if exact else text).expanduser(), "exact" if exact else "embedded"
+    return Path(text[len(EXACT) :] if exact else text).expanduser(), Exact.name if exact else Embedded.name

@@ -11,33 +11,42 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from geopatch.errors import GalleryError
 from geopatch.gallery.about import About
-from geopatch.gallery.entry import Entries, Metadata, pack_window, unpack_window
+from geopatch.gallery.entry import Entries, Metadata, Value, pack_window, unpack_window
 
 FILE = "gallery.sqlite"
 PAGE_BYTES = 32768  # tokens of one entry take about 4 kB: several fit into a page with little left over
 AT_ONCE = 500  # ids in one statement
 BUSY_MS = 10_000
+FREE_SHARE = 0.1
+PAGE_COUNTS = ("freelist_count", "page_count")
 
-# `n` grows with every write and is never used again, so that what is new since a moment is what has a larger n.
+# `n` grows with every write and is never used again, so that what is new since a moment is what has a larger n; `gone`
+# tells what is no longer there since the index was built. `tag` has a row for every metadata value in its own type
+# (flags as blobs, so that true is not 1): filters are answered from it.
 SCHEMA = """
 CREATE TABLE about (engine TEXT NOT NULL, told TEXT NOT NULL);
 CREATE TABLE entry (n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record TEXT NOT NULL,
     start_s REAL NOT NULL, stop_s REAL NOT NULL, metadata TEXT NOT NULL, embedding BLOB NOT NULL);
 CREATE TABLE detail (n INTEGER PRIMARY KEY, tokens BLOB NOT NULL, valid BLOB NOT NULL, patch_s BLOB NOT NULL,
     window BLOB);
+CREATE TABLE tag (name TEXT NOT NULL, value NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (name, value, n)) WITHOUT ROWID;
+CREATE TABLE gone (at INTEGER PRIMARY KEY AUTOINCREMENT, n INTEGER NOT NULL);
+CREATE TABLE indexed (generation INTEGER NOT NULL, last INTEGER NOT NULL, windows INTEGER NOT NULL);
+INSERT INTO indexed VALUES (0, 0, 0);
 """
 COLUMNS = "n, id, record, start_s, stop_s, metadata, embedding, tokens, valid, patch_s, window"
 INSERT_ENTRY = "INSERT INTO entry (id, record, start_s, stop_s, metadata, embedding) VALUES (?, ?, ?, ?, ?, ?)"
 INSERT_DETAIL = "INSERT INTO detail (n, tokens, valid, patch_s, window) VALUES (?, ?, ?, ?, ?)"
 
 Row: TypeAlias = tuple[Any, ...]
+T = TypeVar("T")
 
 
 class Rows:
@@ -48,7 +57,7 @@ class Rows:
         self._lock = threading.RLock()
         with _one_line_errors(folder):
             self._connection = _connect(folder, read_only)
-            self.engine, told = self._connection.execute("SELECT engine, told FROM about").fetchone()
+            told = self._connection.execute("SELECT told FROM about").fetchone()[0]
         self.about = About.from_dict(json.loads(told), folder)
 
     @staticmethod
@@ -69,7 +78,7 @@ class Rows:
         with self.writing() as connection:
             _delete(connection, entries.ids)
             for n in range(len(entries)):
-                place = connection.execute(INSERT_ENTRY, _entry_row(entries, n)).lastrowid
+                place = _insert(connection, _entry_row(entries, n), entries.metadata[n])
                 connection.execute(INSERT_DETAIL, (place, *_detail_row(entries, n)))
 
     def remove(self, ids: Sequence[str]) -> int:
@@ -82,10 +91,9 @@ class Rows:
             row = connection.execute("SELECT * FROM entry WHERE id = ?", (id,)).fetchone()
             if row is None:
                 raise unknown_id(self.folder, id)
-            old, _, record, start_s, stop_s, _, embedding = row
-            connection.execute("DELETE FROM entry WHERE n = ?", (old,))
-            new = (id, record, start_s, stop_s, dump(metadata), embedding)
-            place = connection.execute(INSERT_ENTRY, new).lastrowid
+            old, _, record, start_s, stop_s, before, embedding = row
+            _delete_entry(connection, old, before)
+            place = _insert(connection, (id, record, start_s, stop_s, dump(metadata), embedding), metadata)
             connection.execute("UPDATE detail SET n = ? WHERE n = ?", (place, old))
 
     def fetch(self, ids: Sequence[str]) -> Entries:
@@ -113,6 +121,16 @@ class Rows:
             last = rows[-1][0]
             yield as_entries(rows, self.about)
 
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Every read in this block sees the gallery at one moment."""
+        with self._lock, _one_line_errors(self.folder):
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._connection.execute("COMMIT")
+
     def read(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._lock, _one_line_errors(self.folder):
             return self._connection.execute(query, tuple(values)).fetchall()
@@ -131,18 +149,30 @@ class Rows:
                 raise
 
     def vacuum(self) -> None:
-        """Give the space of what was removed back."""
+        """Give the space of what was removed back, where it is worth copying the rest."""
         with self._lock, _one_line_errors(self.folder):
-            self._connection.execute("VACUUM")
+            free, pages = (self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in PAGE_COUNTS)
+            if free > FREE_SHARE * pages:
+                self._connection.execute("VACUUM")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         self._connection.close()
 
 
-def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(ids), AT_ONCE):
-        yield ids[start : start + AT_ONCE]
+def engine_of(folder: Path) -> str:
+    """The name of the engine that a folder belongs to."""
+    with _one_line_errors(folder):
+        connection = _connect(folder, read_only=True)
+        try:
+            return str(connection.execute("SELECT engine FROM about").fetchone()[0])
+        finally:
+            connection.close()
+
+
+def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(values), AT_ONCE):
+        yield values[start : start + AT_ONCE]
 
 
 def marks(values: Sequence[Any]) -> str:
@@ -191,13 +221,37 @@ def _detail_row(entries: Entries, n: int) -> Row:
     return tokens, entries.valid[n].tobytes(), patch_s, pack_window(entries.windows[n])
 
 
+def _insert(connection: sqlite3.Connection, row: Row, metadata: Metadata) -> int | None:
+    place = connection.execute(INSERT_ENTRY, row).lastrowid
+    connection.executemany("INSERT INTO tag VALUES (?, ?, ?)", _tags(place, metadata))
+    return place
+
+
 def _delete(connection: sqlite3.Connection, ids: Sequence[str]) -> int:
     removed = 0
     for chunk in chunks(ids):
-        chosen = f"id IN ({marks(chunk)})"
-        connection.execute(f"DELETE FROM detail WHERE n IN (SELECT n FROM entry WHERE {chosen})", tuple(chunk))
-        removed += connection.execute(f"DELETE FROM entry WHERE {chosen}", tuple(chunk)).rowcount
+        rows = connection.execute(
+            f"SELECT n, metadata FROM entry WHERE id IN ({marks(chunk)})", tuple(chunk)
+        ).fetchall()
+        for n, metadata in rows:
+            _delete_entry(connection, n, metadata)
+            connection.execute("DELETE FROM detail WHERE n = ?", (n,))
+        removed += len(rows)
     return removed
+
+
+def _delete_entry(connection: sqlite3.Connection, n: int, metadata: str) -> None:
+    connection.execute("DELETE FROM entry WHERE n = ?", (n,))
+    connection.execute("INSERT INTO gone (n) VALUES (?)", (n,))
+    connection.executemany("DELETE FROM tag WHERE name = ? AND value = ? AND n = ?", _tags(n, json.loads(metadata)))
+
+
+def _tags(n: int | None, metadata: Metadata) -> list[Row]:
+    return [(name, tag_value(value), n) for name, value in metadata.items()]
+
+
+def tag_value(value: Value) -> str | int | float | bytes:
+    return bytes([value]) if isinstance(value, bool) else value
 
 
 def _connect(folder: Path, read_only: bool) -> sqlite3.Connection:
