@@ -38,7 +38,7 @@ def drawn(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Vector
 
 
 def cosines(query: Vectors, candidates: Vectors) -> Vectors:
-    return np.einsum("bd,bnd->bn", unit(query), unit(candidates))
+    return np.asarray(np.einsum("bd,bnd->bn", unit(query), unit(candidates)))
 
 
 def certified(query: Vectors, candidates: Vectors, R: int, chosen: npt.NDArray[np.intp]) -> list[Certificate]:
@@ -102,6 +102,7 @@ def test_a_longer_drift_can_move_it_out() -> None:
         hit, rival = np.asarray([math.cos(0.4), -math.sin(0.4)]), np.asarray([math.cos(0.4 + gap), math.sin(0.4 + gap)])
         query, candidates = np.asarray([[1.0, 0.0]]), np.stack([hit, rival])[None]
         sure = certified(query, candidates, 1, np.asarray([0]))[0]
+        assert sure.radius is not None
         assert sure.radius == pytest.approx(math.sin(gap / 4), abs=2e-5)
         for share, kept in ((0.999, True), (1.01, False)):
             length = np.asarray([[min(sure.radius * share, 1.0)]])

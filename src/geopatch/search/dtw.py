@@ -34,24 +34,29 @@ def scaled(encoder: Encoder, signals: Sequence[Signal]) -> list[Samples]:
 
 def dtw_distance(query: Samples, candidate: Samples, band: float = BAND) -> float:
     """Euclidean length of the best path inside the band, over all channels together."""
-    distance = _library().distance(query, candidate, window=_width(query, candidate, band), use_c=True)
-    return float(distance)
+    return float(_library().distance(*_columns(query, candidate), **_settings(query, candidate, band)))
 
 
 def dtw_path(query: Samples, candidate: Samples, band: float = BAND) -> Path:
     """That path: pairs of samples (P, 2) of query and candidate, from both starts to both ends."""
-    path = _library().warping_path(query, candidate, window=_width(query, candidate, band), use_c=True)
+    path = _library().warping_path(*_columns(query, candidate), **_settings(query, candidate, band))
     return np.asarray(path, dtype=np.int64)
 
 
-def _width(query: Samples, candidate: Samples, band: float) -> int:
-    """Samples between path and diagonal, the diagonal counted: 1 is no warping. Unequal lengths widen it by as much."""
-    return 1 + math.ceil(band * max(len(query), len(candidate)))
+def _columns(*signals: Samples) -> list[Samples]:
+    """As the library takes them: one channel as (T,), several as (T, C)."""
+    return [np.ascontiguousarray(values[:, 0] if values.shape[1] == 1 else values) for values in signals]
+
+
+def _settings(query: Samples, candidate: Samples, band: float) -> dict[str, Any]:
+    """The width is in samples with the diagonal counted: 1 is no warping. Unequal lengths widen it by as much."""
+    width = 1 + math.ceil(band * max(len(query), len(candidate)))
+    return {"window": width, "use_c": True, "use_ndim": query.shape[1] > 1}
 
 
 def _library() -> Any:
     try:
-        from dtaidistance import dtw_ndim
+        from dtaidistance import dtw
     except ImportError as error:
         raise MissingExtraError("dtaidistance", "dtw", "scoring by dtw") from error
-    return dtw_ndim
+    return dtw
