@@ -68,7 +68,8 @@ class PostgresServer:
     def ask(self, query: str) -> list[tuple[Any, ...]]:
         place = f"postgresql://{USER}@127.0.0.1:{self.port}/postgres"
         with psycopg.connect(place, autocommit=True, connect_timeout=5) as connection:
-            return connection.execute(query.encode()).fetchall()
+            cursor = connection.execute(query.encode())
+            return cursor.fetchall() if cursor.description else []
 
     def kill(self) -> None:
         """End it as a power cut would."""
