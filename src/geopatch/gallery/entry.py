@@ -46,6 +46,8 @@ class Entries:
     def __post_init__(self) -> None:
         _check_shapes(self)
         _check_ids(self.ids)
+        for record in self.records:
+            check_text("record", record)
         if not all(np.isfinite(part).all() for part in (self.embedding, self.tokens, self.start_s, self.stop_s)):
             raise GalleryError("entries contain NaN or inf in embedding, tokens or times; encode the signals again")
         object.__setattr__(self, "metadata", tuple(checked_metadata(row) for row in self.metadata))
@@ -124,9 +126,15 @@ def checked_value(name: str, value: Any) -> Value:
         raise GalleryError(f"{name!r} must be a finite number, got {plain}; leave out what is not known")
     if isinstance(plain, int) and abs(plain) > LARGEST_INT:
         raise GalleryError(f"{name!r} must lie within 2**53, got {plain}; write it as text")
-    if isinstance(plain, str) and "\x00" in plain:
-        raise GalleryError(f"{name!r} contains a zero byte; leave it out")
+    if isinstance(plain, str):
+        check_text(name, plain)
     return plain
+
+
+def check_text(what: str, text: str) -> None:
+    """Text that every engine can hold: UTF-8 without zero bytes."""
+    if any(sign == "\x00" or "\ud800" <= sign <= "\udfff" for sign in text):
+        raise GalleryError(f"{what!r} must be text without zero bytes and lone surrogates, got {text!r}")
 
 
 def pack_window(signal: Signal | None) -> bytes | None:
@@ -188,8 +196,9 @@ def _check_shapes(entries: Entries) -> None:
 def _check_ids(ids: Sequence[str]) -> None:
     seen: set[str] = set()
     for id in ids:
-        if not isinstance(id, str) or not id or "\x00" in id:
+        if not isinstance(id, str) or not id:
             raise GalleryError(f"expected an id of at least one character, got {id!r}")
+        check_text("id", id)
         if id in seen:
             raise GalleryError(f"id {id!r} stands twice among the entries to add; give each window its own")
         seen.add(id)

@@ -78,8 +78,8 @@ class Rows:
         with self.writing() as connection:
             _delete(connection, entries.ids)
             for n in range(len(entries)):
-                place = _insert(connection, _entry_row(entries, n), entries.metadata[n])
-                connection.execute(INSERT_DETAIL, (place, *_detail_row(entries, n)))
+                place = _insert(connection, entry_row(entries, n), entries.metadata[n])
+                connection.execute(INSERT_DETAIL, (place, *detail_row(entries, n)))
 
     def remove(self, ids: Sequence[str]) -> int:
         with self.writing() as connection:
@@ -211,12 +211,12 @@ def _array(blobs: Sequence[bytes], dtype: str, shape: tuple[int, ...]) -> npt.ND
     return np.frombuffer(b"".join(blobs), dtype=dtype).reshape(shape).copy()
 
 
-def _entry_row(entries: Entries, n: int) -> Row:
+def entry_row(entries: Entries, n: int) -> Row:
     place = (entries.records[n], float(entries.start_s[n]), float(entries.stop_s[n]))
     return (entries.ids[n], *place, dump(entries.metadata[n]), entries.embedding[n].astype("<f4").tobytes())
 
 
-def _detail_row(entries: Entries, n: int) -> Row:
+def detail_row(entries: Entries, n: int) -> Row:
     tokens, patch_s = (part.astype("<f4").tobytes() for part in (entries.tokens[n], entries.patch_s[n]))
     return tokens, entries.valid[n].tobytes(), patch_s, pack_window(entries.windows[n])
 
