@@ -225,6 +225,15 @@ def test_dtw_orders_by_distance_and_brings_its_path(encoded: Gallery) -> None:
     np.testing.assert_array_equal(hits[0].explain().path_s[:, 0], hits[0].explain().path_s[:, 1])  # type: ignore[index]
 
 
+def test_a_wider_band_is_never_further(encoded: Gallery) -> None:
+    query = windows("q", 2)[4]
+    scores = [
+        {hit.id: hit.score for hit in search(encoded, query, 30, scorer="dtw", band=band)} for band in (0.0, 0.1, 0.5)
+    ]
+    assert all(scores[0][id] <= scores[1][id] <= scores[2][id] for id in scores[0])
+    assert sum(scores[0].values()) < sum(scores[2].values())
+
+
 def test_dtw_needs_the_values(model: GeoPatch, tmp_path: Path, gallery: Gallery) -> None:
     with Gallery.create(tmp_path / "bare", replace_rate(model)) as bare:
         bare.add(windows(), keep_windows=False)
@@ -236,6 +245,22 @@ def test_dtw_needs_the_values(model: GeoPatch, tmp_path: Path, gallery: Gallery)
         search(gallery, "w0", scorer="dtw")
 
 
+def test_an_entry_that_is_taken_out_meanwhile_is_not_missed(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch, looks = gallery.fetch, [0]
+
+    def vanishing(ids: Any) -> Entries:
+        looks[0] += 1
+        if looks[0] < 3:
+            raise GalleryError("gallery has no entry 'w8'")
+        return fetch(ids)
+
+    monkeypatch.setattr(gallery, "fetch", vanishing)
+    assert len(search(gallery, "w0", 5)) == 5
+    looks[0] = -10
+    with pytest.raises(GalleryError, match="no entry 'w8'"):
+        search(gallery, "w0", 5)
+
+
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
@@ -244,6 +269,7 @@ def test_dtw_needs_the_values(model: GeoPatch, tmp_path: Path, gallery: Gallery)
         ({"shortlist": 3}, "shortlist must be at least k = 10, got 3"),
         ({"min_gap_s": -1.0}, "min_gap_s must be at least 0"),
         ({"min_score": float("nan")}, "min_score must be a number"),
+        ({"band": -0.1}, "band must be at least 0"),
         ({"protocol": "loose"}, "protocol must be one of standard"),
         ({"where": "even =="}, "cannot read the filter"),
     ],
@@ -268,6 +294,8 @@ def test_queries_that_cannot_be_used_are_refused(encoded: Gallery, gallery: Gall
         search(encoded, np.ones((32, 2)), protocol="strict-cross-record")
     with pytest.raises(GalleryError, match="needs the gallery's model"):
         search(gallery, np.ones((32, 2)))
+    with pytest.raises(ConfigError, match="search_batch takes a list of queries"):
+        search_batch(gallery, "w0")
     with pytest.raises(GalleryError, match="holds vectors of the encoder some encoder, the model is"):
         search(gallery, np.ones((32, 2)), model=model)
 

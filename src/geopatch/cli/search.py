@@ -23,6 +23,7 @@ from geopatch.estimator import GeoPatch
 from geopatch.evaluate.protocol import MEANING
 from geopatch.gallery import Gallery
 from geopatch.search import Hit, Span, search
+from geopatch.search.dtw import BAND
 from geopatch.search.plan import SCORERS
 from geopatch.signal import Signal
 
@@ -46,6 +47,7 @@ FIGURES = (".png", ".svg")
 @click.option("--guard", "guard_s", default=0.0, help="Seconds round the query that count as overlapping it.")
 @click.option("--min-gap", "min_gap_s", default=0.0, help="Seconds between the starts of two hits of one record.")
 @click.option("--min-score", type=float, help="Leave out hits that score less.")
+@click.option("--band", default=BAND, show_default=True, help="How far a dtw path may leave the diagonal, as a share.")
 @click.option("--certify", is_flag=True, help="Say of each hit how far embeddings may drift before it leaves the top.")
 @click.option("--explain", is_flag=True, help="Say of each hit which patch of the query met which of its patches.")
 @click.option("--plot", "figure", type=click.Path(path_type=Path), help="Draw the hits, and the best one aligned.")

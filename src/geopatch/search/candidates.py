@@ -13,14 +13,14 @@ from geopatch.evaluate.protocol import Places, Protocol
 from geopatch.gallery.engine import Shortlist
 from geopatch.gallery.entry import Entries
 from geopatch.gallery.filters import All, Equal, Filter, Not, Order
-from geopatch.gallery.gallery import Gallery
 from geopatch.search.plan import Plan
 from geopatch.search.query import Asked
+from geopatch.search.searchable import Searchable
 
 Rows = npt.NDArray[np.intp]
 
 
-def shortlists(gallery: Gallery, asked: Sequence[Asked], plan: Plan) -> list[Shortlist]:
+def shortlists(gallery: Searchable, asked: Sequence[Asked], plan: Plan) -> list[Shortlist]:
     """For each query its `depth` nearest candidates, and one more: the best of those outside.
 
     What a strict protocol removes is filtered by the engine, so that it cannot crowd out what the protocol lets in.

@@ -10,6 +10,7 @@ from geopatch.evaluate.protocol import Protocol
 from geopatch.gallery.filters import Filter
 from geopatch.scoring import SCORERS as EMBEDDED_SCORERS
 from geopatch.scoring import SHORTLIST
+from geopatch.search.dtw import BAND
 
 SCORERS = (*EMBEDDED_SCORERS, "dtw")
 
@@ -25,6 +26,7 @@ class Plan:
     protocol: Protocol | None = None  # None: all candidates, but a stored query does not find itself
     min_gap_s: float = 0.0  # hits of one record start at least this far apart
     min_score: float | None = None
+    band: float = BAND  # of dtw
     certify: bool = False
     depth: int = field(init=False)
 
@@ -32,6 +34,7 @@ class Plan:
         at_least("k", self.k, 1)
         one_of("scorer", self.scorer, SCORERS)
         at_least("min_gap_s", self.min_gap_s, 0)
+        at_least("band", self.band, 0)
         if self.min_score is not None and math.isnan(self.min_score):
             raise ConfigError("min_score must be a number, got nan")
         if self.shortlist is not None and self.shortlist < self.k:

@@ -12,11 +12,10 @@ import numpy.typing as npt
 from geopatch.errors import ConfigError, GalleryError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate.protocol import Places, places
-from geopatch.gallery.about import about_model
 from geopatch.gallery.entry import Entries, entries_from
-from geopatch.gallery.gallery import Gallery
 from geopatch.search.explain import Tokens
 from geopatch.search.late import Floats
+from geopatch.search.searchable import Searchable
 from geopatch.signal import Signal
 
 SAMPLE_SLACK = 0.51  # samples by which a span may miss the grid of its record
@@ -53,7 +52,7 @@ class Asked:
         return "" if self.place is None else str(self.place.ids[0])
 
 
-def ask(gallery: Gallery, queries: Sequence[Query], model: GeoPatch | None = None) -> list[Asked]:
+def ask(gallery: Searchable, queries: Sequence[Query], model: GeoPatch | None) -> list[Asked]:
     """Queries encoded together; those that are stored need no model."""
     found = [_stored(gallery, query) if isinstance(query, (str, Span)) else as_query(query) for query in queries]
     signals = [item for item in found if isinstance(item, Signal)]
@@ -70,7 +69,7 @@ def as_query(values: Any) -> Signal:
     return values if isinstance(values, Signal) else Signal.from_array(values, id="query")
 
 
-def _stored(gallery: Gallery, query: str | Span) -> Asked | Signal:
+def _stored(gallery: Searchable, query: str | Span) -> Asked | Signal:
     if isinstance(query, str):
         return _asked(gallery.get(query), 0)
     parts = list(gallery.scan(where=_touching(query)))
@@ -110,19 +109,13 @@ def _joined(span: Span, windows: Iterable[Signal | None]) -> Signal:
     return Signal(values, told, rate_hz, kept[0].channels, span.record, span.start_s)
 
 
-def _encode(gallery: Gallery, signals: Sequence[Signal], model: GeoPatch | None) -> list[Asked]:
-    used = model or gallery.model
-    if used is None:
+def _encode(gallery: Searchable, signals: Sequence[Signal], model: GeoPatch | None) -> list[Asked]:
+    if model is None:
         raise GalleryError("searching by a signal needs the gallery's model; give model=GeoPatch.load(folder)")
-    if model is not None and (came := about_model(model).encoder) != gallery.about.encoder:
-        raise GalleryError(
-            f"this gallery holds vectors of the encoder {gallery.about.encoder}, the model is {came}; "
-            "search with the model it was made with"
-        )
     rate_hz = gallery.about.rate_hz
     timed = [replace(signal, rate_hz=rate_hz) if signal.rate_hz == 1.0 else signal for signal in signals]
     numbered = [replace(signal, id=str(n)) for n, signal in enumerate(timed)]  # two queries may have one id
-    entries = entries_from(used.encode(numbered), numbered, gallery.about, keep_windows=False)
+    entries = entries_from(model.encode(numbered), numbered, gallery.about, keep_windows=False)
     return [
         replace(_asked(entries, n), place=places([signal]), window=signal, stored=False)
         for n, signal in enumerate(timed)

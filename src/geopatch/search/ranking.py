@@ -17,7 +17,7 @@ from geopatch.search.certificate import Certificate
 from geopatch.search.dtw import dtw_distance, dtw_path, scaled
 from geopatch.search.explain import Tokens
 from geopatch.search.hit import Evidence, Hit
-from geopatch.search.late import late_scores
+from geopatch.search.late import late_scores, one_thread
 from geopatch.search.plan import Plan
 from geopatch.search.query import Asked
 from geopatch.signal import Signal
@@ -51,10 +51,11 @@ def rank(query: Asked, near: Shortlist, entries: Entries, plan: Plan, encoder: E
     if plan.scorer == "cosine":
         score = cosine
     elif plan.scorer == "dtw":
-        score = _dtw_scores(query, entries, rows, encoder)
+        score = _dtw_scores(query, entries, rows, plan.band, encoder)
     else:
-        tokens = query.tokens
-        score = late_scores(plan.scorer, cosine, tokens.tokens, tokens.valid, entries.tokens[rows], entries.valid[rows])
+        tokens, given = query.tokens, (entries.tokens[rows], entries.valid[rows])
+        with one_thread():
+            score = late_scores(plan.scorer, cosine, tokens.tokens, tokens.valid, *given)
     best = sorted(range(len(rows)), key=lambda n: (-float(score[n]), entries.ids[rows[n]]))
     return Ranking(query, entries, rows[best], cosine[best].astype(np.float64), score[best].astype(np.float64))
 
@@ -82,7 +83,7 @@ def _hit(ranking: Ranking, n: int, place: int, plan: Plan, certify: Certify | No
     query, entries, row = ranking.query, ranking.entries, int(ranking.rows[n])
     window, path_s = entries.windows[row], None
     if plan.scorer == "dtw":
-        path_s = _path_seconds(_window(query), _kept(entries, row), encoder)
+        path_s = _path_seconds(_window(query), _kept(entries, row), plan.band, encoder)
     tokens = Tokens(entries.tokens[row], entries.valid[row], entries.patch_s[row])
     return Hit(
         id=entries.ids[row],
@@ -99,15 +100,17 @@ def _hit(ranking: Ranking, n: int, place: int, plan: Plan, certify: Certify | No
     )
 
 
-def _dtw_scores(query: Asked, entries: Entries, rows: Rows, encoder: Encoder | None) -> npt.NDArray[np.float32]:
+def _dtw_scores(
+    query: Asked, entries: Entries, rows: Rows, band: float, encoder: Encoder | None
+) -> npt.NDArray[np.float32]:
     windows = [_kept(entries, int(row)) for row in rows]
     asked, *given = scaled(_needed(encoder), [_window(query), *windows])
-    return -np.asarray([dtw_distance(asked, values) for values in given], dtype=np.float32)
+    return -np.asarray([dtw_distance(asked, values, band) for values in given], dtype=np.float32)
 
 
-def _path_seconds(query: Signal, hit: Signal, encoder: Encoder | None) -> npt.NDArray[np.float64]:
+def _path_seconds(query: Signal, hit: Signal, band: float, encoder: Encoder | None) -> npt.NDArray[np.float64]:
     asked, given = scaled(_needed(encoder), [query, hit])
-    seconds: npt.NDArray[np.float64] = dtw_path(asked, given) / np.asarray([query.rate_hz, hit.rate_hz])
+    seconds: npt.NDArray[np.float64] = dtw_path(asked, given, band) / np.asarray([query.rate_hz, hit.rate_hz])
     return seconds
 
 
