@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from geopatch.data.recording import Recording, WindowConfig, cut_windows
 from geopatch.errors import GalleryError, at_least, one_of
-from geopatch.estimator import GeoPatch
 from geopatch.gallery.about import About, about_model
 from geopatch.gallery.engine import Engine, Info, Shortlist
 from geopatch.gallery.entry import Entries, Metadata, Value, checked_metadata, entries_from
@@ -22,6 +21,9 @@ from geopatch.gallery.export import export_entries
 from geopatch.gallery.filters import Where, as_filter
 from geopatch.gallery.place import Place, create_engine, open_engine
 from geopatch.signal import Signal, as_signals
+
+if TYPE_CHECKING:
+    from geopatch.estimator import GeoPatch
 
 BATCH = 256
 EXISTING = ("replace", "skip")
