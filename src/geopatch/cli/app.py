@@ -15,6 +15,7 @@ VERBS = {
     "demo": "Train on the built-in sample, search it, and draw what was found.",
     "fit": "Train an encoder on a collection.",
     "encode": "Turn a collection into embeddings and tokens.",
+    "gallery": "Make and tend a searchable collection of encoded windows.",
     "search": "Find the windows of a gallery nearest to a query.",
     "evaluate": "Measure retrieval on a test split, clean and with warped queries.",
 }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from geopatch.errors import GalleryError
-from geopatch.estimator import GeoPatch
-from geopatch.model.checkpoint import digest
 from geopatch.version import __version__
+
+if TYPE_CHECKING:  # a gallery of entries that are encoded needs no torch
+    from geopatch.estimator import GeoPatch
 
 FORMAT = 1
 
@@ -50,6 +51,8 @@ class About:
 
 def about_model(model: GeoPatch) -> About:
     """What a gallery has to know of a fitted model."""
+    from geopatch.model.checkpoint import digest
+
     config = model.encoder_.config
     return About(
         encoder=digest(model.encoder_),

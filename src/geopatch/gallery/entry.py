@@ -8,15 +8,17 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from geopatch.errors import GalleryError
-from geopatch.estimator import Encoding
 from geopatch.gallery.about import About, Widths
 from geopatch.signal import Signal
+
+if TYPE_CHECKING:
+    from geopatch.estimator import Encoding
 
 Value: TypeAlias = str | int | float | bool
 Metadata: TypeAlias = Mapping[str, Value]

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
+from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from geopatch.data.recording import Recording, WindowConfig, cut_windows
 from geopatch.errors import GalleryError, at_least, one_of
-from geopatch.estimator import GeoPatch
 from geopatch.gallery.about import About, about_model
 from geopatch.gallery.engine import Engine, Info, Shortlist
 from geopatch.gallery.entry import Entries, Metadata, Value, checked_metadata, entries_from
+from geopatch.gallery.export import export_entries
 from geopatch.gallery.filters import Where, as_filter
 from geopatch.gallery.place import Place, create_engine, open_engine
 from geopatch.signal import Signal, as_signals
+
+if TYPE_CHECKING:
+    from geopatch.estimator import GeoPatch
 
 BATCH = 256
 EXISTING = ("replace", "skip")
@@ -146,6 +151,10 @@ class Gallery:
         """A new gallery with the same entries, also of another engine; says how many."""
         with Gallery.create(to, self.about) as target:
             return target.add(self.scan(where=where), report=report)
+
+    def export(self, path: str | os.PathLike[str], *, where: Where = None) -> int:
+        """Write a .parquet or .arrow file of all entries that pass a filter, without raw windows; says how many."""
+        return export_entries(self.engine, Path(path), as_filter(where))
 
     def optimize(self) -> None:
         """Build the index anew and give the space of removed entries back. May take minutes; reads go on."""
