@@ -97,7 +97,7 @@ def _pyplot() -> Any:
 def found(query: Signal, hits_found: Sequence[Hit], title: str) -> Figure:
     """A query and the hits of a search, drawn as `hits` draws them; no hit is called right or wrong."""
     shown = [Shown(_window(hit), _label(hit), hit.score, True) for hit in hits_found]
-    return hits(query, f"{query.duration_s:g} s", shown, title)
+    return hits(query, f"{round(query.duration_s, 2):g} s", shown, title)
 
 
 def alignment(query: Signal, hit: Hit) -> Figure:
@@ -176,4 +176,4 @@ def _window(hit: Hit) -> Signal:
 
 
 def _label(hit: Hit) -> str:
-    return ", ".join(str(value) for value in hit.metadata.values()) or f"{hit.stop_s - hit.start_s:g} s"
+    return ", ".join(str(value) for value in hit.metadata.values()) or f"{round(hit.stop_s - hit.start_s, 2):g} s"
