@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.errors import GalleryError
-from geopatch.gallery.conditions import condition
 from geopatch.gallery.engine import Info, Shortlist
 from geopatch.gallery.entry import Entries
 from geopatch.gallery.exact import Exact
 from geopatch.gallery.filters import Filter
 from geopatch.gallery.index import Index, Numbers, Vectors, build_index
-from geopatch.gallery.rows import Row, chunks, marks
+from geopatch.gallery.packing import Row
+from geopatch.gallery.passing import passing
+from geopatch.gallery.rows import chunks, marks
 from geopatch.gallery.tail import Tail, top
 
 INDEX_FROM = 100_000  # below, comparing all entries takes a few milliseconds and is exact
@@ -42,16 +43,17 @@ class Embedded(Exact):
     def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
         with self.rows.looking():
             self._refresh()
-            allowed = None if where is None else self._passing(where)
+            allowed = None if where is None else passing(self.rows, where)
             newest = self._tail.best(embedding, k, allowed)
             return [self._nearest(query, k, allowed, *found) for query, found in zip(embedding, newest, strict=True)]
 
     def count(self, where: Filter | None = None) -> int:
-        sql, values = condition(where)
-        return int(self.rows.read(f"SELECT count(*) FROM entry WHERE {sql}", values)[0][0])
+        return self.rows.count() if where is None else len(self._passing(where))
 
     def scan(self, batch_size: int, where: Filter | None = None) -> Iterator[Entries]:
-        return self.rows.scan(batch_size, *condition(where))
+        return (
+            self.rows.scan(batch_size) if where is None else self.rows.pick(self._passing(where).tolist(), batch_size)
+        )
 
     def optimize(self) -> None:
         self.rows.vacuum()
@@ -91,9 +93,8 @@ class Embedded(Exact):
         return np.frombuffer(joined, dtype="<f4").reshape(len(rows), self.about.widths.embedding)
 
     def _passing(self, where: Filter) -> Numbers:
-        sql, values = condition(where)
-        rows = self.rows.read(f"SELECT n FROM entry WHERE {sql} ORDER BY n", values)
-        return np.asarray([row[0] for row in rows], dtype=np.int64)
+        with self.rows.looking():
+            return passing(self.rows, where)
 
     def _nearest(self, query: Vectors, k: int, allowed: Numbers | None, numbers: Numbers, scores: Vectors) -> Shortlist:
         """What was found among the newest entries together with what the index finds."""

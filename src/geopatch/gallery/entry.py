@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -137,25 +135,6 @@ def check_text(what: str, text: str) -> None:
     """Text that every engine can hold: UTF-8 without zero bytes."""
     if any(sign == "\x00" or "\ud800" <= sign <= "\udfff" for sign in text):
         raise GalleryError(f"{what!r} must be text without zero bytes and lone surrogates, got {text!r}")
-
-
-def pack_window(signal: Signal | None) -> bytes | None:
-    """A window as compressed bytes. Alike bytes of neighbouring samples are put side by side, which zlib likes."""
-    if signal is None:
-        return None
-    about = [signal.id, signal.rate_hz, signal.channels, signal.record, signal.start_s, *signal.values.shape]
-    values = signal.values.T.astype("<f4").copy().view(np.uint8).reshape(-1, 4).T.tobytes()
-    return zlib.compress(json.dumps(about).encode() + b"\n" + values, level=1)
-
-
-def unpack_window(blob: bytes | None) -> Signal | None:
-    if blob is None:
-        return None
-    about, _, values = zlib.decompress(blob).partition(b"\n")
-    id, rate_hz, channels, record, start_s, samples, width = json.loads(about)
-    bytes_ = np.frombuffer(values, np.uint8).reshape(4, -1).T.copy()
-    columns = bytes_.view("<f4").reshape(width, samples)
-    return Signal(columns.T, id, rate_hz, tuple(channels), record, start_s)
 
 
 def _patch_seconds(encoding: Encoding, signals: Sequence[Signal], patch_length: int) -> npt.NDArray[np.float32]:

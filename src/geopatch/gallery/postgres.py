@@ -26,8 +26,9 @@ from geopatch.gallery.about import About
 from geopatch.gallery.engine import Info, Shortlist
 from geopatch.gallery.entry import Entries, Metadata
 from geopatch.gallery.filters import Filter
+from geopatch.gallery.packing import Row, as_entries, detail_row, dump, entry_row
 from geopatch.gallery.postgres_sql import COLUMNS, INDEX, INSERT, condition, schema
-from geopatch.gallery.rows import Row, as_entries, detail_row, dump, unknown_id
+from geopatch.gallery.rows import unknown_id
 
 INDEX_FROM = 100_000  # below, comparing all entries is quick and exact
 CANDIDATES_SEARCHING, MOST_CANDIDATES = 200, 1000
@@ -218,9 +219,8 @@ class Postgres:
 
 
 def _row(entries: Entries, n: int) -> Row:
-    told = dump(entries.metadata[n])
-    place = (entries.ids[n], entries.records[n], float(entries.start_s[n]), float(entries.stop_s[n]))
-    return (*place, told, told, _vector_text(entries.embedding[n]), *detail_row(entries, n))
+    *place, metadata, _ = entry_row(entries, n)
+    return (*place, metadata, metadata, _vector_text(entries.embedding[n]), *detail_row(entries, n))
 
 
 def _vector_text(vector: npt.NDArray[np.float32]) -> str:

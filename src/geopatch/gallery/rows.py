@@ -11,14 +11,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, TypeVar
 
 from geopatch.errors import GalleryError
 from geopatch.gallery.about import About
-from geopatch.gallery.entry import Entries, Metadata, Value, pack_window, unpack_window
+from geopatch.gallery.entry import Entries, Metadata, Value
+from geopatch.gallery.packing import Row, as_entries, detail_row, dump, entry_row
 
 FILE = "gallery.sqlite"
 PAGE_BYTES = 32768  # tokens of one entry take about 4 kB: several fit into a page with little left over
@@ -28,8 +26,8 @@ FREE_SHARE = 0.1
 PAGE_COUNTS = ("freelist_count", "page_count")
 
 # `n` grows with every write and is never used again, so that what is new since a moment is what has a larger n; `gone`
-# tells what is no longer there since the index was built. `tag` has a row for every metadata value in its own type
-# (flags as blobs, so that true is not 1): filters are answered from it.
+# tells what is no longer there since the index was built. `tag` has a row for every metadata value, record and time in
+# its own type (flags as blobs, so that true is not 1): filters are answered from it.
 SCHEMA = """
 CREATE TABLE about (engine TEXT NOT NULL, told TEXT NOT NULL);
 CREATE TABLE entry (n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record TEXT NOT NULL,
@@ -41,11 +39,10 @@ CREATE TABLE gone (at INTEGER PRIMARY KEY AUTOINCREMENT, n INTEGER NOT NULL);
 CREATE TABLE indexed (generation INTEGER NOT NULL, last INTEGER NOT NULL, windows INTEGER NOT NULL);
 INSERT INTO indexed VALUES (0, 0, 0);
 """
-COLUMNS = "n, id, record, start_s, stop_s, metadata, embedding, tokens, valid, patch_s, window"
-INSERT_ENTRY = "INSERT INTO entry (id, record, start_s, stop_s, metadata, embedding) VALUES (?, ?, ?, ?, ?, ?)"
+ENTRY = "id, record, start_s, stop_s, metadata, embedding"
+COLUMNS = f"n, {ENTRY}, tokens, valid, patch_s, window"
 INSERT_DETAIL = "INSERT INTO detail (n, tokens, valid, patch_s, window) VALUES (?, ?, ?, ?, ?)"
 
-Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
 
 
@@ -78,7 +75,7 @@ class Rows:
         with self.writing() as connection:
             _delete(connection, entries.ids)
             for n in range(len(entries)):
-                place = _insert(connection, entry_row(entries, n), entries.metadata[n])
+                place = _insert(connection, entry_row(entries, n))
                 connection.execute(INSERT_DETAIL, (place, *detail_row(entries, n)))
 
     def remove(self, ids: Sequence[str]) -> int:
@@ -88,12 +85,12 @@ class Rows:
     def update(self, id: str, metadata: Metadata) -> None:
         """The entry moves to a new n: whoever remembers the old one sees that it is gone."""
         with self.writing() as connection:
-            row = connection.execute("SELECT * FROM entry WHERE id = ?", (id,)).fetchone()
-            if row is None:
+            found = connection.execute(f"SELECT n, {ENTRY} FROM entry WHERE id = ?", (id,)).fetchone()
+            if found is None:
                 raise unknown_id(self.folder, id)
-            old, _, record, start_s, stop_s, before, embedding = row
-            _delete_entry(connection, old, before)
-            place = _insert(connection, (id, record, start_s, stop_s, dump(metadata), embedding), metadata)
+            old, *row = found
+            _delete_entry(connection, old, row)
+            place = _insert(connection, (*row[:4], dump(metadata), row[5]))
             connection.execute("UPDATE detail SET n = ? WHERE n = ?", (place, old))
 
     def fetch(self, ids: Sequence[str]) -> Entries:
@@ -113,13 +110,19 @@ class Rows:
     def count(self) -> int:
         return int(self.read("SELECT count(*) FROM entry")[0][0])
 
-    def scan(self, batch_size: int, condition: str = "1", values: Sequence[Any] = ()) -> Iterator[Entries]:
-        """Entries in the order they were written, those that meet an SQL condition."""
-        query = f"SELECT {COLUMNS} FROM entry JOIN detail USING (n) WHERE n > ? AND ({condition}) ORDER BY n LIMIT ?"
-        last = 0
-        while rows := self.read(query, (last, *values, batch_size)):
+    def scan(self, batch_size: int) -> Iterator[Entries]:
+        """All entries in the order they were written."""
+        query, last = f"SELECT {COLUMNS} FROM entry JOIN detail USING (n) WHERE n > ? ORDER BY n LIMIT ?", 0
+        while rows := self.read(query, (last, batch_size)):
             last = rows[-1][0]
             yield as_entries(rows, self.about)
+
+    def pick(self, numbers: Sequence[int], batch_size: int) -> Iterator[Entries]:
+        """The entries with these n that are there still, in order."""
+        for chunk in chunks(numbers, min(batch_size, AT_ONCE)):
+            query = f"SELECT {COLUMNS} FROM entry JOIN detail USING (n) WHERE n IN ({marks(chunk)}) ORDER BY n"
+            if rows := self.read(query, chunk):
+                yield as_entries(rows, self.about)
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -170,84 +173,49 @@ def engine_of(folder: Path) -> str:
             connection.close()
 
 
-def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(values), AT_ONCE):
-        yield values[start : start + AT_ONCE]
+def chunks(values: Sequence[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
 
 
 def marks(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values))
 
 
-def dump(metadata: Metadata) -> str:
-    return json.dumps(dict(metadata), ensure_ascii=False)
-
-
 def unknown_id(place: object, id: str) -> GalleryError:
     return GalleryError(f"gallery {place} has no entry {id!r}")
 
 
-def as_entries(rows: Sequence[Row], about: About) -> Entries:
-    """Rows in the order of COLUMNS as columns."""
-    columns = list(zip(*rows, strict=True)) or [()] * 11
-    _, ids, records, start_s, stop_s, metadata, embedding, tokens, valid, patch_s, windows = columns
-    count, widths = len(rows), about.widths
-    return Entries(
-        about.encoder,
-        tuple(ids),
-        _array(embedding, "<f4", (count, widths.embedding)),
-        _array(tokens, "<f4", (count, widths.patches, widths.token)),
-        _array(valid, "?", (count, widths.patches)),
-        _array(patch_s, "<f4", (count, widths.patches, 2)),
-        tuple(records),
-        np.asarray(start_s, dtype=np.float64),
-        np.asarray(stop_s, dtype=np.float64),
-        tuple(json.loads(row) for row in metadata),
-        tuple(unpack_window(blob) for blob in windows),
-    )
-
-
-def _array(blobs: Sequence[bytes], dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    return np.frombuffer(b"".join(blobs), dtype=dtype).reshape(shape).copy()
-
-
-def entry_row(entries: Entries, n: int) -> Row:
-    place = (entries.records[n], float(entries.start_s[n]), float(entries.stop_s[n]))
-    return (entries.ids[n], *place, dump(entries.metadata[n]), entries.embedding[n].astype("<f4").tobytes())
-
-
-def detail_row(entries: Entries, n: int) -> Row:
-    tokens, patch_s = (part.astype("<f4").tobytes() for part in (entries.tokens[n], entries.patch_s[n]))
-    return tokens, entries.valid[n].tobytes(), patch_s, pack_window(entries.windows[n])
-
-
-def _insert(connection: sqlite3.Connection, row: Row, metadata: Metadata) -> int | None:
-    place = connection.execute(INSERT_ENTRY, row).lastrowid
-    connection.executemany("INSERT INTO tag VALUES (?, ?, ?)", _tags(place, metadata))
+def _insert(connection: sqlite3.Connection, row: Sequence[Any]) -> int | None:
+    place = connection.execute(f"INSERT INTO entry ({ENTRY}) VALUES (?, ?, ?, ?, ?, ?)", tuple(row)).lastrowid
+    connection.executemany("INSERT INTO tag VALUES (?, ?, ?)", _tags(place, row))
     return place
 
 
 def _delete(connection: sqlite3.Connection, ids: Sequence[str]) -> int:
     removed = 0
     for chunk in chunks(ids):
-        rows = connection.execute(
-            f"SELECT n, metadata FROM entry WHERE id IN ({marks(chunk)})", tuple(chunk)
+        found = connection.execute(
+            f"SELECT n, {ENTRY} FROM entry WHERE id IN ({marks(chunk)})", tuple(chunk)
         ).fetchall()
-        for n, metadata in rows:
-            _delete_entry(connection, n, metadata)
+        for n, *row in found:
+            _delete_entry(connection, n, row)
             connection.execute("DELETE FROM detail WHERE n = ?", (n,))
-        removed += len(rows)
+        removed += len(found)
     return removed
 
 
-def _delete_entry(connection: sqlite3.Connection, n: int, metadata: str) -> None:
+def _delete_entry(connection: sqlite3.Connection, n: int, row: Sequence[Any]) -> None:
     connection.execute("DELETE FROM entry WHERE n = ?", (n,))
     connection.execute("INSERT INTO gone (n) VALUES (?)", (n,))
-    connection.executemany("DELETE FROM tag WHERE name = ? AND value = ? AND n = ?", _tags(n, json.loads(metadata)))
+    connection.executemany("DELETE FROM tag WHERE name = ? AND value = ? AND n = ?", _tags(n, row))
 
 
-def _tags(n: int | None, metadata: Metadata) -> list[Row]:
-    return [(name, tag_value(value), n) for name, value in metadata.items()]
+def _tags(n: int | None, row: Sequence[Any]) -> list[Row]:
+    """Record, times and metadata of an entry, as they are filtered."""
+    _, record, start_s, stop_s, metadata, _ = row
+    fields = {"record": record, "start_s": start_s, "stop_s": stop_s, **json.loads(metadata)}
+    return [(name, tag_value(value), n) for name, value in fields.items()]
 
 
 def tag_value(value: Value) -> str | int | float | bytes:
