@@ -40,9 +40,9 @@ ECG = """## ECG
 
 `runs/ecg.py`, on a GPU. MITDB: trained on the 22 records of DS1 (600 windows of 2 s each), tested on 200 windows of
 each of the 22 records of DS2, spread evenly, so that none overlap. Nothing was chosen on DS2. (Record 201 in DS1 and
-202 in DS2 are of one patient, as in the lists that the field uses.) Where classes are imbalanced, the mean over classes stands
-below the mean over queries; 81 % of the windows have only normal beats, so that mean is the one to look at: across
-records it says that supraventricular and fusion beats of another patient are not found.
+202 in DS2 are of one patient, as in the lists that the field uses.) Where classes are imbalanced, the mean over
+classes stands below the mean over queries; 81 % of the windows have only normal beats, so that mean is the one to
+look at: across records it says that supraventricular and fusion beats of another patient are not found.
 """
 
 PENALISED = """**Strict and penalised.** The paper's Strict keeps the candidates of the query's own record in the

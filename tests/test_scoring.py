@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from geopatch.errors import ConfigError
-from geopatch.scoring import SCORERS, bridge, maxsim, rerank, similarities, symmetric_maxsim
+from geopatch.scoring import LOCAL, SCORERS, SHARPNESS, bridge, maxsim, rerank, similarities, symmetric_maxsim
+from geopatch.search.late import late_scores, one_thread
 
 COUNTS = [4, 1, 3, 2, 4]  # valid tokens of each candidate
 
@@ -183,3 +184,67 @@ def test_twins_of_the_metrics_by_hand() -> None:
     assert naive.reciprocal_rank(ranked) == pytest.approx(1 / 3)
     assert [naive.recall_at(ranked, most) for most in (1, 2, 3)] == [0, 0, 1]
     assert (naive.average_precision([False]), naive.reciprocal_rank([])) == (0, 0)
+
+
+@given(
+    asked=st.integers(0, 4),
+    counts=st.lists(st.integers(0, 4), min_size=1, max_size=6),
+    n_padding=st.integers(0, 3),
+    seed=st.integers(0, 99),
+)
+def test_the_shortlist_kernel_equals_torch_and_its_twin(
+    asked: int, counts: list[int], n_padding: int, seed: int
+) -> None:
+    query, query_valid = padded(*tokens_of(asked, seed=seed), n_padding, 9.0)
+    tokens, valid = padded(*tokens_of(*counts, seed=seed + 100), n_padding, 9.0)
+    cosine = torch.randn(len(counts), generator=torch.Generator().manual_seed(seed)).double()
+    similarity = pairs(query, query_valid, tokens, valid)
+    given_parts = (query[0].float().numpy(), query_valid[0].numpy(), tokens.float().numpy(), valid.numpy())
+    for scorer, (local, _) in LOCAL.items():
+        found = late_scores(scorer, cosine.float().numpy(), *given_parts)
+        np.testing.assert_allclose(found, local(cosine[None], similarity)[0].numpy(), atol=2e-6)
+        for n in range(len(counts)):
+            parts = (query[0].numpy(), query_valid[0].numpy(), tokens[n].numpy(), valid[n].numpy())
+            expected = {
+                "maxsim": naive.maxsim(*parts),
+                "fused": cosine[n].item() + naive.symmetric_maxsim(*parts),
+                "bridge": naive.bridge(*parts, SHARPNESS),
+            }[scorer]
+            assert found[n] == pytest.approx(expected, abs=2e-6)
+
+
+def test_a_padded_token_never_wins_in_the_kernel() -> None:
+    """All similarities are negative: a padding of 0 would be the best match."""
+    query = np.asarray([[1.0, 0.0], [0.8, 0.6]], dtype=np.float32)
+    tokens = np.asarray([[[-1.0, 0.0], [-0.8, -0.6], [0.0, 0.0]]], dtype=np.float32)
+    valid, cosine = np.asarray([[True, True, False]]), np.zeros(1, dtype=np.float32)
+    everything = np.ones(2, dtype=bool)
+    assert late_scores("maxsim", cosine, query, everything, tokens, valid)[0] == pytest.approx(-0.8)
+    assert late_scores("fused", cosine, query, everything, tokens, valid)[0] == pytest.approx(-0.8)
+
+
+def test_the_kernel_edits_nothing_and_refuses_other_scorers() -> None:
+    query, query_valid = tokens_of(3)
+    tokens, valid = tokens_of(4, 2, seed=1)
+    before = tokens.clone()
+    parts = (np.zeros(2, dtype=np.float32), query[0].numpy(), query_valid[0].numpy(), tokens.numpy(), valid.numpy())
+    late_scores("fused", *parts)
+    assert torch.equal(tokens, before)
+    with pytest.raises(ConfigError, match="scorer must be one of maxsim, fused, bridge, got 'dtw'"):
+        late_scores("dtw", *parts)
+
+
+def test_one_thread_gives_back_what_it_took() -> None:
+    from threadpoolctl import ThreadpoolController, threadpool_limits
+
+    def threads() -> list[int]:
+        libraries = ThreadpoolController().lib_controllers
+        return [library.num_threads for library in libraries if library.user_api == "blas"]
+
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        with one_thread():
+            assert 1 in threads() or not before
+        with pytest.raises(KeyError), one_thread():
+            raise KeyError
+        assert threads() == before

@@ -5,6 +5,7 @@ GeoPatchError (a ValueError)
 ├── ConfigError        a setting outside its range
 ├── DataError          a file or folder of data that cannot be read
 ├── CheckpointError    a model folder that is wrong, truncated or newer than this version
+├── GalleryError       a gallery, an entry or a filter that cannot be used
 └── MissingExtraError  an optional library is not installed
 """
 
@@ -29,6 +30,10 @@ class DataError(GeoPatchError):
 
 class CheckpointError(GeoPatchError):
     """A model folder that is wrong, truncated or newer than this version."""
+
+
+class GalleryError(GeoPatchError):
+    """A gallery, an entry or a filter that cannot be used."""
 
 
 class MissingExtraError(GeoPatchError):

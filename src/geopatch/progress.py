@@ -32,6 +32,25 @@ def training_bar(title: str) -> Iterator[Report]:
 
 
 @contextmanager
+def counting_bar(title: str) -> Iterator[Callable[[int], None]]:
+    """Progress of work whose end is not known: how many so far, on stderr."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    shown = TextColumn("{task.description}: {task.completed:.0f} windows, {task.fields[rate]}")
+    with Bar(SpinnerColumn(), shown, TimeElapsedColumn(), console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(title, total=None, rate="")
+
+        def report(count: int) -> None:
+            speed = bar.tasks[task].speed
+            bar.update(task, completed=count, rate=f"{speed:.0f} a second" if speed else "")
+
+        yield report
+
+
+@contextmanager
 def _bar(title: str, console: Console) -> Iterator[Report]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar

@@ -16,6 +16,8 @@ VERBS = {
     "data": "List, describe and prepare the data sets that have a name.",
     "fit": "Train an encoder on a collection.",
     "encode": "Turn a collection into embeddings and tokens.",
+    "gallery": "Make and tend a searchable collection of encoded windows.",
+    "search": "Find the windows of a gallery nearest to a query.",
     "evaluate": "Measure retrieval on a test split, clean and with warped queries.",
     "stress": "Measure what warps, noise, gaps and shuffling cost, and draw it.",
 }

@@ -1,5 +1,6 @@
 """Pictures. Each function returns a figure; `save` writes it."""
 
+from geopatch.plot.alignment import alignment, found
 from geopatch.plot.canvas import QUERY, RIGHT, WRONG, check_installed, save, save_all
 from geopatch.plot.curves import drop_curves
 from geopatch.plot.examples import stress_examples
@@ -11,8 +12,10 @@ __all__ = [
     "RIGHT",
     "Shown",
     "WRONG",
+    "alignment",
     "check_installed",
     "drop_curves",
+    "found",
     "hits",
     "noise_curve",
     "save",

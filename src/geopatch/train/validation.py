@@ -25,7 +25,7 @@ class Validation:
         self.weights: dict[str, Tensor] = {}
 
     def __bool__(self) -> bool:
-        return self.windows is not None
+        return self.windows is not None and len(self.windows) > 0
 
     def choose(self, step: int) -> None:
         loss = self._loss()

@@ -1,0 +1,217 @@
+"""geopatch search"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from geopatch import plot
+from geopatch.cli import options
+from geopatch.data import read
+from geopatch.data.physionet import read_wfdb
+from geopatch.data.read import READERS
+from geopatch.errors import ConfigError, DataError, GeoPatchError, one_of
+from geopatch.estimator import GeoPatch
+from geopatch.evaluate.protocol import MEANING
+from geopatch.gallery import Gallery
+from geopatch.search import Hit, Span, search
+from geopatch.search.dtw import BAND
+from geopatch.search.plan import SCORERS
+from geopatch.signal import Signal
+
+FIGURES = (".png", ".svg")
+
+
+@click.command("search", short_help="Find the windows of a gallery nearest to a query.")
+@click.argument("gallery")
+@click.argument("query", required=False, type=click.Path(path_type=Path))
+@click.option("--id", help="The signal of the file QUERY with this id; without QUERY, a window of the gallery.")
+@click.option("--row", type=int, help="The signal of the file QUERY at this place, from 0.")
+@click.option("--record", help="Without QUERY: a record whose windows are in the gallery, with --start and --stop.")
+@click.option("--start", type=float, help="Where in a recording the query starts, in seconds.")
+@click.option("--stop", type=float, help="Where it stops.")
+@click.option("--model", type=click.Path(path_type=Path), help="The model that the gallery was made with.")
+@click.option("-k", default=10, show_default=True, help="How many hits.")
+@click.option("--scorer", type=click.Choice(SCORERS), default="fused", show_default=True, help="What ranks the hits.")
+@click.option("--shortlist", type=int, help="Candidates by cosine that the scorer ranks. Default 50, or k if more.")
+@click.option("--where", help="Filter, like: sex == 'F' and 40 <= age < 60")
+@click.option("--protocol", type=click.Choice(tuple(MEANING)), help="Leave out windows of the query's record.")
+@click.option("--guard", "guard_s", default=0.0, help="Seconds round the query that count as overlapping it.")
+@click.option("--min-gap", "min_gap_s", default=0.0, help="Seconds between the starts of two hits of one record.")
+@click.option("--min-score", type=float, help="Leave out hits that score less.")
+@click.option("--band", default=BAND, show_default=True, help="How far a dtw path may leave the diagonal, as a share.")
+@click.option("--certify", is_flag=True, help="Say of each hit how far embeddings may drift before it leaves the top.")
+@click.option("--explain", is_flag=True, help="Say of each hit which patch of the query met which of its patches.")
+@click.option("--plot", "figure", type=click.Path(path_type=Path), help="Draw the hits, and the best one aligned.")
+@options.device
+@options.as_json
+def command(
+    gallery: str,
+    query: Path | None,
+    id: str | None,
+    row: int | None,
+    record: str | None,
+    start: float | None,
+    stop: float | None,
+    model: Path | None,
+    device: str,
+    explain: bool,
+    figure: Path | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Find the windows of GALLERY nearest to a query.
+
+    The query is a signal of the file QUERY (--row or --id), a part of the WFDB record QUERY (--start, --stop), a window
+    of the gallery (--id), or a part of a record whose windows are in the gallery (--record, --start, --stop).
+    """
+    pictures = [] if figure is None else _pictures(figure)
+    estimator = None if model is None else GeoPatch.load(model, device=device)
+    with Gallery.open(gallery, model=estimator, read_only=True) as opened:
+        wanted = _query(query, id, row, record, start, stop, opened.about.rate_hz)
+        hits = search(opened, wanted, **asked)
+    if pictures and hits:
+        _draw(hits, wanted, pictures)
+    if as_json:
+        click.echo(json.dumps(_told(hits, explain, pictures)))
+    else:
+        _print(hits, explain, pictures)
+
+
+def _query(
+    path: Path | None,
+    id: str | None,
+    row: int | None,
+    record: str | None,
+    start: float | None,
+    stop: float | None,
+    rate_hz: float,
+) -> Signal | Span | str:
+    """The query that the flags describe; flags that do not belong together are refused."""
+    if path is None:
+        _refuse(row=row)
+        if (id is None) == (record is None):
+            raise ConfigError(
+                "search by one of: a file QUERY, --id of a stored window, --record with --start and --stop"
+            )
+        if id is not None:
+            _refuse(start=start, stop=stop)
+            return id
+        return Span(str(record), *_both(start, stop))
+    _refuse(record=record)
+    if path.suffix.lower() in READERS:
+        _refuse(start=start, stop=stop)
+        return _at_rate(_from_file(path, id, row), rate_hz)
+    _refuse(id=id, row=row)
+    return _slice(path, *_both(start, stop), rate_hz)
+
+
+def _refuse(**flags: object) -> None:
+    for name, value in flags.items():
+        if value is not None:
+            raise ConfigError(f"--{name} has no meaning for this kind of query; leave it out (see --help)")
+
+
+def _both(start: float | None, stop: float | None) -> tuple[float, float]:
+    if start is None or stop is None:
+        raise ConfigError("give both --start and --stop, in seconds, to say which part of the recording is the query")
+    return start, stop
+
+
+def _from_file(path: Path, id: str | None, row: int | None) -> Signal:
+    signals = read(path).signals
+    if id is not None and row is not None:
+        raise ConfigError("give --id or --row, not both")
+    if id is None:
+        place = row or 0
+        if not 0 <= place < len(signals):
+            raise ConfigError(
+                f"{path} has {len(signals)} signals, so --row lies within 0 and {len(signals) - 1}, got {row}"
+            )
+        return signals[place]
+    named = [signal for signal in signals if signal.id == id]
+    if not named:
+        raise DataError(f"{path} has no signal {id!r}; the first is {signals[0].id!r}")
+    return named[0]
+
+
+def _slice(path: Path, start_s: float, stop_s: float, rate_hz: float) -> Signal:
+    """A part of a WFDB record, at the rate of the gallery."""
+    recording = read_wfdb(path.with_suffix("") if path.suffix in (".hea", ".dat") else path)
+    signal = recording.signal.resampled(rate_hz)
+    first, last = round(start_s * rate_hz), round(stop_s * rate_hz)
+    if not 0 <= first < last <= signal.length:
+        raise ConfigError(f"{path} lasts {signal.duration_s:g} s, which does not hold {start_s:g} to {stop_s:g} s")
+    return signal.window(first, last)
+
+
+def _at_rate(signal: Signal, rate_hz: float) -> Signal:
+    return signal if signal.rate_hz in (1.0, rate_hz) else signal.resampled(rate_hz)
+
+
+def _pictures(path: Path) -> list[Path]:
+    """Where the figure of all hits goes, and that of the best one beside it."""
+    one_of("the ending of --plot", path.suffix.lower(), FIGURES)
+    both = [path, path.with_name(f"{path.stem}-alignment{path.suffix}")]
+    for file in both:
+        options.check_file_place(file)
+    return both
+
+
+def _draw(hits: Sequence[Hit], wanted: Signal | Span | str, pictures: Sequence[Path]) -> None:
+    query = hits[0].query_window
+    if query is None:
+        raise GeoPatchError(f"the gallery keeps no values of {wanted!r} to draw; add windows with their values")
+    plot.save(plot.found(query, hits, f"nearest by {hits[0].scorer}"), pictures[0])
+    plot.save(plot.alignment(query, hits[0]), pictures[1])
+
+
+def _told(hits: Sequence[Hit], explain: bool, pictures: Sequence[Path]) -> dict[str, Any]:
+    rows = [{**hit.as_dict(), **({"explanation": hit.explain().as_dict()} if explain else {})} for hit in hits]
+    return {"hits": rows, "figures": [str(file) for file in pictures] if hits else []}
+
+
+def _print(hits: Sequence[Hit], explain: bool, pictures: Sequence[Path]) -> None:
+    if not hits:
+        click.echo("no hits")
+        return
+    Console().print(_table(hits))
+    for covers in dict.fromkeys(hit.certificate.covers for hit in hits if hit.certificate is not None):
+        ranks = [str(hit.rank) for hit in hits if hit.certificate is not None and hit.certificate.covers == covers]
+        click.echo(f"{', '.join(ranks)}: {covers}")
+    if explain:
+        for hit in hits:
+            click.echo(f"\n{hit.rank}. {hit.id}\n{hit.explain()}")
+    for file in pictures:
+        click.echo(f"figure: {file}")
+
+
+def _table(hits: Sequence[Hit]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    table.add_column("#", justify="right")
+    table.add_column("id", overflow="fold")
+    table.add_column("record", overflow="fold")
+    for name in ("start s", "stop s", hits[0].scorer):
+        table.add_column(name, justify="right", no_wrap=True)
+    certified = hits[0].certificate is not None
+    if certified:
+        table.add_column("radius", justify="right", no_wrap=True)
+    table.add_column("metadata", overflow="fold")
+    for hit in hits:
+        radius = [] if hit.certificate is None else [_radius(hit.certificate.radius)]
+        about = ", ".join(f"{name}={value}" for name, value in hit.metadata.items())
+        numbers = [f"{hit.start_s:g}", f"{hit.stop_s:g}", f"{hit.score:.3f}", *radius]
+        table.add_row(str(hit.rank), escape(hit.id), escape(hit.record), *numbers, escape(about))
+    return table
+
+
+def _radius(radius: float | None) -> str:
+    return "-" if radius is None else f"{radius:.4f}"

@@ -1,0 +1,71 @@
+"""What a gallery asks of the engine that keeps its entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from geopatch.gallery.about import About
+from geopatch.gallery.entry import Entries, Metadata
+from geopatch.gallery.filters import Filter
+
+
+@dataclass(frozen=True, eq=False)
+class Shortlist:
+    """The entries nearest to one query by cosine, best first."""
+
+    ids: tuple[str, ...]
+    scores: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Info:
+    """The state of a gallery."""
+
+    engine: str
+    place: str
+    about: About
+    windows: int
+    indexed: int  # entries that the index covers; all others are compared one by one
+    bytes: int  # on disk
+
+
+class Engine(Protocol):
+    """Keeps entries. One writer, any number of readers; what a write call has returned from is on disk."""
+
+    @property
+    def about(self) -> About: ...
+
+    def put(self, entries: Entries) -> None:
+        """Add entries, all or none; an id that is there already is replaced."""
+
+    def remove(self, ids: Sequence[str]) -> int:
+        """Take entries out; says how many were there."""
+
+    def update(self, id: str, metadata: Metadata) -> None:
+        """Give an entry other metadata."""
+
+    def fetch(self, ids: Sequence[str]) -> Entries:
+        """Entries in the order asked for."""
+
+    def known(self, ids: Sequence[str]) -> set[str]:
+        """Which of these ids are there."""
+
+    def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
+        """For each query (Q, D) the k entries of largest cosine among those that pass the filter."""
+
+    def count(self, where: Filter | None = None) -> int: ...
+
+    def scan(self, batch_size: int, where: Filter | None = None) -> Iterator[Entries]:
+        """All entries, a batch at a time."""
+
+    def optimize(self) -> None:
+        """Build the index anew and give space back; may take minutes."""
+
+    def info(self) -> Info: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,373 @@
+"""Search: the fast way finds what the obvious slow one finds, and its laws hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import naive_search
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from naive_search import ABOUT, entries_of
+
+from geopatch.errors import ConfigError, GalleryError, GeoPatchError, SignalError
+from geopatch.estimator import GeoPatch
+from geopatch.evaluate.protocol import MEANING, Protocol
+from geopatch.gallery import Entries, Gallery, Info
+from geopatch.model import ModelConfig
+from geopatch.search import Hit, Span, search, search_batch
+from geopatch.search.plan import SCORERS
+from geopatch.signal import Signal
+from geopatch.train import TrainConfig
+
+COUNT = 90
+FAST = tuple(scorer for scorer in SCORERS if scorer != "dtw")
+STRICT = [name for name in MEANING if name.startswith("strict")]
+
+
+@pytest.fixture(scope="module", params=["exact:", ""], ids=["exact", "embedded"])
+def gallery(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gallery]:
+    with filled(f"{request.param}{tmp_path_factory.mktemp('search') / 'gallery'}", entries_of(COUNT)) as made:
+        yield made
+
+
+def filled(place: str, entries: Entries) -> Gallery:
+    made = Gallery.create(place, ABOUT)
+    made.add(entries)
+    return made
+
+
+@pytest.fixture(scope="module")
+def model() -> GeoPatch:
+    config = ModelConfig(patch_length=8, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+    train = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=8)
+    return GeoPatch(model=config, train=train, device="cpu").fit(recording().values.reshape(-1, 32, 2), None)
+
+
+def recording(name: str = "r", seed: int = 0) -> Signal:
+    rng = np.random.default_rng(seed)
+    return Signal.from_array(rng.normal(size=(320, 2)).cumsum(0), id=name, rate_hz=16.0, channels=("a", "b"))
+
+
+def windows(name: str = "r", seed: int = 0) -> list[Signal]:
+    return [recording(name, seed).window(start, start + 32) for start in range(0, 289, 16)]
+
+
+@pytest.fixture
+def encoded(model: GeoPatch, tmp_path: Path) -> Iterator[Gallery]:
+    """A gallery of real windows with their values."""
+    with Gallery.create(tmp_path / "gallery", replace_rate(model)) as made:
+        made.add([*windows("r", 0), *windows("s", 1)])
+        yield made
+
+
+def replace_rate(model: GeoPatch) -> GeoPatch:
+    """The model was fit on arrays; its windows have 16 Hz."""
+    model.card_ = replace(model.card_, data={**model.card_.data, "rate_hz": 16.0})
+    return model
+
+
+def pairs(hits: list[Hit]) -> list[tuple[str, float]]:
+    return [(hit.id, hit.score) for hit in hits]
+
+
+def assert_same(found: list[Hit], expected: list[tuple[str, float]]) -> None:
+    assert [hit.id for hit in found] == [id for id, _ in expected]
+    np.testing.assert_allclose([hit.score for hit in found], [score for _, score in expected], atol=2e-6)
+    assert [hit.rank for hit in found] == list(range(1, len(found) + 1))
+
+
+@pytest.mark.parametrize("scorer", FAST)
+@pytest.mark.parametrize("protocol", MEANING)
+def test_search_equals_its_twin(gallery: Gallery, scorer: str, protocol: str) -> None:
+    entries = entries_of(COUNT)
+    for query in (0, 33, 89):
+        for asked in ({}, {"guard_s": 1.5}, {"shortlist": 12}, {"min_gap_s": 2.0}, {"min_score": 0.5}):
+            found = search(gallery, f"w{query}", 12, scorer=scorer, protocol=protocol, **asked)
+            expected = naive_search.search(entries, query, 12, scorer=scorer, protocol=protocol, **asked)
+            assert_same(found, expected)
+
+
+@pytest.mark.parametrize("protocol", STRICT)
+def test_a_filter_and_a_protocol_do_not_starve_the_shortlist(gallery: Gallery, protocol: str) -> None:
+    entries = entries_of(COUNT)
+    found = search(gallery, "w7", 10, shortlist=10, where="even == true and place >= 20", protocol=protocol)
+    expected = naive_search.search(
+        entries, 7, 10, shortlist=10, passes=lambda f: f["even"] and f["place"] >= 20, protocol=protocol
+    )
+    assert len(found) == 10
+    assert_same(found, expected)
+
+
+def test_a_hit_tells_where_it_lies(gallery: Gallery) -> None:
+    hit = search(gallery, "w5", 1)[0]
+    entries, n = entries_of(COUNT), int(hit.id[1:])
+    assert (hit.record, hit.start_s, hit.stop_s) == (entries.records[n], entries.start_s[n], entries.stop_s[n])
+    assert hit.metadata == {"even": n % 2 == 0, "place": n}
+    assert (hit.scorer, hit.certificate) == ("fused", None)
+    assert hit.cosine == pytest.approx(float(entries.embedding[5] @ entries.embedding[n]), abs=1e-6)
+    assert hit.window is not None
+    np.testing.assert_array_equal(hit.window.values, entries.windows[n].values)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("scorer", FAST)
+def test_a_batch_finds_what_its_queries_find_alone(gallery: Gallery, scorer: str) -> None:
+    asked = [f"w{n}" for n in range(0, COUNT, 2)] + ["w3", "w3"]  # more than one chunk, one query twice
+    together = search_batch(gallery, asked, 5, scorer=scorer, protocol="strict-nonoverlap")
+    for query, hits in zip(asked, together, strict=True):
+        assert_same(hits, pairs(search(gallery, query, 5, scorer=scorer, protocol="strict-nonoverlap")))
+
+
+def test_an_empty_batch_and_an_empty_gallery_find_nothing(gallery: Gallery, tmp_path: Path, model: GeoPatch) -> None:
+    assert search_batch(gallery, []) == []
+    with Gallery.create(tmp_path / "empty", model) as empty:
+        assert search(empty, windows()[0].values) == []
+    assert search(gallery, "w0", where="place > 1000") == []
+
+
+@given(order=st.permutations(range(20)))
+def test_the_order_of_the_gallery_does_not_matter(order: list[int], tmp_path_factory: pytest.TempPathFactory) -> None:
+    entries = entries_of(20)
+    folder = tmp_path_factory.mktemp("order")
+    with (
+        filled(f"exact:{folder / 'one'}", entries) as one,
+        filled(f"exact:{folder / 'two'}", entries.take(order)) as two,
+    ):
+        for scorer in FAST:
+            assert_same(search(two, "w0", scorer=scorer), pairs(search(one, "w0", scorer=scorer)))
+
+
+def test_equal_scores_come_in_the_order_of_their_ids(tmp_path: Path) -> None:
+    entries = entries_of(12)
+    same = [0] * 12
+    alike = replace(entries, embedding=entries.embedding[same], tokens=entries.tokens[same], valid=entries.valid[same])
+    with filled(f"exact:{tmp_path / 'alike'}", alike) as made:
+        assert [hit.id for hit in search(made, "w0", 20)] == sorted(alike.ids[1:])
+
+
+@pytest.mark.parametrize("scorer", FAST)
+def test_asking_for_more_only_adds(gallery: Gallery, scorer: str) -> None:
+    most = pairs(search(gallery, "w4", 50, scorer=scorer, min_gap_s=2.0))
+    for k in (1, 2, 7, 20):
+        assert pairs(search(gallery, "w4", k, scorer=scorer, min_gap_s=2.0)) == most[:k]
+    assert len(search(gallery, "w4", 89)) == 89, "k may be more than the usual shortlist"
+
+
+@pytest.mark.parametrize("gap_s", [0.5, 1.0, 2.0, 100.0])
+def test_hits_of_one_record_keep_their_distance(gallery: Gallery, gap_s: float) -> None:
+    hits = search(gallery, "w4", 50, min_gap_s=gap_s)
+    for one in hits:
+        for other in hits:
+            if one.rank < other.rank and one.record == other.record:
+                assert abs(one.start_s - other.start_s) >= gap_s
+    if gap_s == 100:
+        assert sorted(hit.record for hit in hits) == ["r0", "r1", "r2", "r3"]
+
+
+def test_strict_protocols_never_give_what_they_exclude(gallery: Gallery) -> None:
+    for query in range(0, COUNT, 7):
+        asked = gallery.get(f"w{query}")
+        record, start_s, stop_s = asked.records[0], float(asked.start_s[0]), float(asked.stop_s[0])
+        assert all(hit.record != record for hit in search(gallery, f"w{query}", 50, protocol="strict-cross-record"))
+        for hit in search(gallery, f"w{query}", 50, protocol=Protocol("strict-nonoverlap", 0.5)):
+            assert hit.record != record or hit.start_s >= stop_s + 0.5 or hit.stop_s <= start_s - 0.5
+
+
+def test_a_stored_query_does_not_find_itself(gallery: Gallery) -> None:
+    assert all(hit.id != "w4" for hit in search(gallery, "w4", 89))
+
+
+def test_a_signal_finds_its_stored_twin_unless_the_protocol_leaves_it_out(encoded: Gallery) -> None:
+    query = windows("s", 1)[3]
+    best = search(encoded, query, 1)[0]
+    assert best.id == query.id
+    assert best.score == pytest.approx(2.0, abs=1e-5)
+    assert search(encoded, query, 1, protocol="standard")[0].id != query.id
+    assert search(encoded, query.values, 1)[0].id == query.id, "an array is taken at the model's rate"
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_signals_in_a_batch_find_what_they_find_alone(encoded: Gallery, scorer: str) -> None:
+    asked: list[Any] = [windows("s", 1)[3], windows("r", 0)[5].values, windows("q", 2)[0], windows("s", 1)[3]]
+    asked += [windows("r", 0)[2].id, Span("s", 3.0, 5.0)]
+    for query, hits in zip(asked, search_batch(encoded, asked, 4, scorer=scorer), strict=True):
+        alone = search(encoded, query, 4, scorer=scorer)
+        assert [hit.id for hit in hits] == [hit.id for hit in alone]
+        np.testing.assert_allclose([hit.score for hit in hits], [hit.score for hit in alone], atol=1e-4)
+
+
+def test_a_span_of_a_stored_record(encoded: Gallery) -> None:
+    whole = search(encoded, Span("s", 3.0, 5.0), 3)
+    assert pairs(whole) == pairs(search(encoded, windows("s", 1)[3].id, 3)), "one stored window is that window"
+    cut = recording("s", 1).window(56, 90)
+    joined = search(encoded, Span("s", 3.5, 5.625), 3)
+    assert joined[0].query_window is not None
+    np.testing.assert_array_equal(joined[0].query_window.values, cut.values)
+    assert_same(joined, pairs(search(encoded, cut, 3)))
+    assert all(hit.record != "s" for hit in search(encoded, Span("s", 3.5, 5.625), protocol="strict-cross-record"))
+
+
+def test_dtw_orders_by_distance_and_brings_its_path(encoded: Gallery) -> None:
+    query = windows("s", 1)[3]
+    hits = search(encoded, query, 30, scorer="dtw")
+    assert (hits[0].id, hits[0].score) == (query.id, 0.0)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    for hit in hits[:3]:
+        path_s = hit.explain().path_s
+        assert path_s is not None
+        assert path_s[0].tolist() == [0, 0]
+        assert path_s[-1].tolist() == [31 / 16, 31 / 16]
+        assert (np.diff(path_s, axis=0) >= 0).all()
+    np.testing.assert_array_equal(hits[0].explain().path_s[:, 0], hits[0].explain().path_s[:, 1])  # type: ignore[index]
+
+
+def test_a_wider_band_is_never_further(encoded: Gallery) -> None:
+    query = windows("q", 2)[4]
+    scores = [
+        {hit.id: hit.score for hit in search(encoded, query, 30, scorer="dtw", band=band)} for band in (0.0, 0.1, 0.5)
+    ]
+    assert all(scores[0][id] <= scores[1][id] <= scores[2][id] for id in scores[0])
+    assert sum(scores[0].values()) < sum(scores[2].values())
+
+
+def test_dtw_needs_the_values(model: GeoPatch, tmp_path: Path, gallery: Gallery) -> None:
+    with Gallery.create(tmp_path / "bare", replace_rate(model)) as bare:
+        bare.add(windows(), keep_windows=False)
+        with pytest.raises(GalleryError, match=r"dtw needs the values of every window.*keep_windows=True"):
+            search(bare, windows()[0], scorer="dtw")
+        with pytest.raises(GalleryError, match=r"keeps no values of record .r. from 0\.5 to 2\.5 s"):
+            search(bare, Span("r", 0.5, 2.5))
+    with pytest.raises(GalleryError, match="dtw scales windows as the model does; give model="):
+        search(gallery, "w0", scorer="dtw")
+
+
+def test_an_entry_that_is_taken_out_meanwhile_is_not_missed(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch, looks = gallery.fetch, [0]
+
+    def vanishing(ids: Any) -> Entries:
+        looks[0] += 1
+        if looks[0] < 3:
+            raise GalleryError("gallery has no entry 'w8'")
+        return fetch(ids)
+
+    monkeypatch.setattr(gallery, "fetch", vanishing)
+    assert len(search(gallery, "w0", 5)) == 5
+    looks[0] = -10
+    with pytest.raises(GalleryError, match="no entry 'w8'"):
+        search(gallery, "w0", 5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"k": 0}, "k must be at least 1"),
+        ({"scorer": "best"}, "scorer must be one of cosine, maxsim, fused, bridge, dtw, got 'best'"),
+        ({"shortlist": 3}, "shortlist must be at least k = 10, got 3"),
+        ({"min_gap_s": -1.0}, "min_gap_s must be at least 0"),
+        ({"min_score": float("nan")}, "min_score must be a number"),
+        ({"band": -0.1}, "band must be at least 0"),
+        ({"protocol": "loose"}, "protocol must be one of standard"),
+        ({"where": "even =="}, "cannot read the filter"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(gallery: Gallery, asked: dict[str, Any], expected: str) -> None:
+    with pytest.raises(GeoPatchError, match=expected):
+        search(gallery, "w0", **asked)
+
+
+def test_queries_that_cannot_be_used_are_refused(encoded: Gallery, gallery: Gallery, model: GeoPatch) -> None:
+    with pytest.raises(SignalError, match=r"trained on 2 channel\(s\), these signals have 3"):
+        search(encoded, np.zeros((32, 3)))
+    with pytest.raises(GalleryError, match="no entry 'nobody'"):
+        search(encoded, "nobody")
+    with pytest.raises(GalleryError, match="no window of record 'q'"):
+        search(encoded, Span("q", 0, 2))
+    with pytest.raises(GalleryError, match="do not cover record 's' from 19 to 25 s"):
+        search(encoded, Span("s", 19, 25))
+    with pytest.raises(ConfigError, match="a span must end after it starts"):
+        Span("s", 2, 2)
+    with pytest.raises(ConfigError, match="strict-cross-record needs the query's record, and an array has none"):
+        search(encoded, np.ones((32, 2)), protocol="strict-cross-record")
+    with pytest.raises(GalleryError, match="needs the gallery's model"):
+        search(gallery, np.ones((32, 2)))
+    with pytest.raises(ConfigError, match="search_batch takes a list of queries"):
+        search_batch(gallery, "w0")
+    with pytest.raises(GalleryError, match="holds vectors of the encoder some encoder, the model is"):
+        search(gallery, np.ones((32, 2)), model=model)
+
+
+def test_a_cosine_certificate_is_about_all_candidates(gallery: Gallery) -> None:
+    entries, R = entries_of(COUNT), 6
+    hits = search(gallery, "w3", R, scorer="cosine", certify=True)
+    cosine = np.sort(np.delete(entries.embedding @ entries.embedding[3], 3))[::-1]
+    for hit in hits:
+        sure = hit.certificate
+        assert sure is not None
+        assert sure.R == R
+        assert sure.margin == pytest.approx(hit.score - cosine[R], abs=1e-6)
+        assert sure.radius == pytest.approx(np.sin((np.arccos(cosine[R]) - np.arccos(hit.cosine)) / 4), abs=1e-4)
+        assert sure.covers.startswith("the hit stays among the 6 best by cosine while")
+
+
+@pytest.mark.parametrize("scorer", ["maxsim", "fused", "bridge"])
+def test_a_reranked_hit_is_certified_for_what_was_compared(gallery: Gallery, scorer: str) -> None:
+    part = search(gallery, "w3", 4, scorer=scorer, shortlist=20, certify=True)
+    assert all(hit.certificate is not None and hit.certificate.R == 20 for hit in part)
+    assert f"which {scorer} ranks in an order not covered" in part[0].certificate.covers  # type: ignore[union-attr]
+    whole = search(gallery, "w3", 5, scorer=scorer, shortlist=200, certify=True)
+    for hit in whole[:4]:
+        assert hit.certificate is not None
+        assert hit.certificate.R == 5
+        assert "embeddings and tokens" in hit.certificate.covers
+    assert whole[0].certificate.margin > whole[3].certificate.margin > 0  # type: ignore[union-attr, operator]
+
+
+def test_where_nothing_is_sure_nothing_is_said(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = search(gallery, "w3", 5, scorer="cosine", where="place < 4", certify=True)
+    assert [hit.certificate.radius for hit in few] == [None] * 3  # type: ignore[union-attr]
+    assert few[0].certificate.covers == (  # type: ignore[union-attr]
+        "no certificate: there are 3 candidates, so every one of them is in the top 5"
+    )
+    told = gallery.info()
+    monkeypatch.setattr(gallery, "info", lambda: Info(told.engine, told.place, told.about, COUNT, COUNT, 0))
+    hits = search(gallery, "w3", 5, scorer="cosine", certify=True)
+    assert all(hit.certificate is not None and hit.certificate.radius is None for hit in hits)
+    assert "the index is approximate" in hits[0].certificate.covers  # type: ignore[union-attr]
+
+
+def test_an_engine_that_rounds_gets_no_certificate(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
+    precise = gallery.shortlist
+
+    def rounding(*arguments: Any) -> Any:
+        return [replace(one, scores=one.scores.round(3)) for one in precise(*arguments)]
+
+    monkeypatch.setattr(gallery, "shortlist", rounding)
+    sure = search(gallery, "w3", 5, certify=True)[0].certificate
+    assert sure is not None
+    assert sure.radius is None
+    assert "the engine's cosines are off by up to" in sure.covers
+
+
+def test_dtw_over_all_candidates_has_nothing_to_certify(encoded: Gallery) -> None:
+    sure = search(encoded, windows("s", 1)[3], 2, scorer="dtw", certify=True)[0].certificate
+    assert sure is not None
+    assert (sure.radius, sure.covers.startswith("no certificate: dtw compared the values")) == (None, True)
+
+
+def test_drift_within_the_radius_keeps_the_hit(tmp_path: Path) -> None:
+    """The whole way: galleries of drifted embeddings, searched again."""
+    rng, entries, R = np.random.default_rng(0), entries_of(40), 5
+    with filled(f"exact:{tmp_path / 'clean'}", entries) as clean:
+        hits = search(clean, "w0", R, scorer="cosine", certify=True)
+    for trial, hit in enumerate(hits[:-1] * 3):
+        radius = hit.certificate.radius  # type: ignore[union-attr]
+        assert radius is not None
+        drift = rng.normal(size=entries.embedding.shape)
+        moved = entries.embedding + 0.999 * radius * drift / np.linalg.norm(drift, axis=1, keepdims=True)
+        moved /= np.linalg.norm(moved, axis=1, keepdims=True)
+        with filled(f"exact:{tmp_path / str(trial)}", replace(entries, embedding=moved.astype(np.float32))) as drifted:
+            assert hit.id in [found.id for found in search(drifted, "w0", R, scorer="cosine")]
