@@ -199,6 +199,7 @@ import os, sys
 from galleries import ABOUT, entries_of
 from geopatch.errors import GeoPatchError
 from geopatch.gallery import Gallery
+query = entries_of(["q"]).embedding
 os.setuid(65534)  # after the imports: another user may not be allowed to read these
 for call in (lambda: Gallery.open(sys.argv[1]), lambda: Gallery.create(sys.argv[1] + "/inside", ABOUT)):
     try:
@@ -207,7 +208,7 @@ for call in (lambda: Gallery.open(sys.argv[1]), lambda: Gallery.create(sys.argv[
     except GeoPatchError as error:
         print(error)
 with Gallery.open(sys.argv[1], read_only=True) as gallery:
-    print(len(gallery), len(gallery.shortlist(entries_of(["q"]).embedding, 5)[0].ids))
+    print(len(gallery), len(gallery.shortlist(query, 5)[0].ids))
 """
 
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,16 @@ class Trained:
         """Where the encoder is, and where scores are taken."""
         return next(self.estimator.encoder_.parameters()).device
 
+    def told(self) -> dict[str, Any]:
+        """What a row says about the model."""
+        return {
+            "preset": self.preset,
+            "config_digest": config_digest(self.estimator.encoder_.config, self.estimator.train_config),
+            "seed": self.seed,
+            "fit_s": self.fit_s,
+            "device": str(self.device),
+        }
+
 
 def train(collection: Collection, estimator: GeoPatch, preset: str) -> Trained:
     """Fit on a training collection, and take the time."""
@@ -72,8 +83,8 @@ def evaluate(
         query, found = sides.under(stress)
         for scorer in scorers:
             scores = score(query, found, protocol, scorer, trained.device)
-            row = _row(trained, test, protocol, scorer, stress, scores, sides.encode_s)
-            rows.append(replace(row, target=target))
+            how = {**trained.told(), "scorer": scorer, "target": target, "encode_s": sides.encode_s}
+            rows.append(make_row(test, protocol, stress, scores, **how))
     return rows
 
 
@@ -174,29 +185,21 @@ def _tensors(encoding: Encoding, device: torch.device | str) -> Tensors:
     return embedding, tokens, valid
 
 
-def _row(
-    trained: Trained, test: Collection, protocol: Protocol, scorer: str, stress: Stress, scores: Scores, encode_s: float
-) -> Row:
-    estimator = trained.estimator
+def make_row(test: Collection, protocol: Protocol, stress: Stress, scores: Scores, **how: Any) -> Row:
+    """One measurement; `how` says by what, on what and in which time."""
     return Row(
         data=test.name,
         data_digest=test.digest()[:12],
-        preset=trained.preset,
-        config_digest=config_digest(estimator.encoder_.config, estimator.train_config),
-        seed=trained.seed,
         protocol=protocol.name,
         protocol_digest=protocol.digest,
-        scorer=scorer,
         stress=stress.text,
+        stress_digest=stress.digest,
         scores=scores.as_dict(),
         queries=scores.queries,
         without_positive=scores.without_positive,
-        fit_s=trained.fit_s,
-        encode_s=encode_s,
-        peak_memory_mb=_peak_memory_mb(),
-        device=str(trained.device),
         per_class=scores.per_class if len(scores.per_class) <= MOST_CLASSES else {},
-        stress_digest=stress.digest,
+        peak_memory_mb=_peak_memory_mb(),
+        **how,
     )
 
 
