@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -224,6 +225,21 @@ def test_readers_see_what_the_writer_writes(ground: Ground) -> None:
         with pytest.raises(GalleryError):
             reader.remove(IDS)
         assert len(writer) == 59
+
+
+def test_threads_share_a_gallery(filled: tuple[Gallery, Entries]) -> None:
+    """A server answers from several threads while one of them writes."""
+    gallery, entries = filled
+
+    def work(n: int) -> tuple[str, ...]:
+        if n % 5 == 0:
+            gallery.add(entries_of([f"thread {n}"], seed=100 + n))
+            gallery.remove([f"thread {n}"])
+        assert gallery.count({"id": IDS[n]}) == 1
+        return gallery.shortlist(entries.embedding[n : n + 1], 1, {"id": {"in": IDS}})[0].ids
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(work, range(40))) == [(id,) for id in IDS[:40]]
 
 
 def test_create_refuses_what_is_there_and_open_what_is_not(ground: Ground) -> None:

@@ -181,5 +181,5 @@ def _check_ids(ids: Sequence[str]) -> None:
             raise GalleryError(f"expected an id of at least one character, got {id!r}")
         check_text("id", id)
         if id in seen:
-            raise GalleryError(f"id {id!r} stands twice among the entries to add; give each window its own")
+            raise GalleryError(f"id {id!r} stands twice among these entries; name each window once")
         seen.add(id)

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import socket
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -77,6 +78,7 @@ class Postgres:
         self.place = Address.from_url(url)
         self._read_only = read_only
         self._connection: Any = None
+        self._lock = threading.RLock()  # threads take turns: a connection holds one transaction
         try:
             found = self._rows("SELECT told FROM about")
         except GalleryError:
@@ -157,7 +159,7 @@ class Postgres:
             yield self._entries(rows)
 
     def optimize(self) -> None:
-        with _one_line_errors(self.place):
+        with self._lock, _one_line_errors(self.place):
             connection = self._ready()
             connection.execute("VACUUM (ANALYZE) entry")
             if self.count() >= INDEX_FROM:
@@ -182,13 +184,13 @@ class Postgres:
         return as_entries(plain, self.about)
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
-        with _one_line_errors(self.place):
+        with self._lock, _one_line_errors(self.place):
             found: list[Row] = self._ready().execute(query, tuple(values), binary=True).fetchall()
             return found
 
     @contextmanager
     def _looking(self) -> Iterator[Any]:
-        with _one_line_errors(self.place):
+        with self._lock, _one_line_errors(self.place):
             connection = self._ready()
             with connection.transaction():
                 yield connection
