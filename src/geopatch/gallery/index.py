@@ -20,7 +20,7 @@ from geopatch.errors import GalleryError, MissingExtraError
 
 VECTOR = "embedding"
 SEGMENTS, CONFIG = "segments", "edge_config.json"
-EDGES, CANDIDATES_BUILDING, CANDIDATES_SEARCHING = 16, 128, 128  # recall@50 of about .999 on 30,000 windows
+EDGES, CANDIDATES_BUILDING, CANDIDATES_SEARCHING = 16, 128, 512  # recall@50 on 100,000 MITDB windows: .981 with 128
 Numbers = npt.NDArray[np.int64]
 Vectors = npt.NDArray[np.float32]
 

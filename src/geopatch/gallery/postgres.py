@@ -32,7 +32,7 @@ from geopatch.gallery.postgres_sql import COLUMNS, INDEX, INSERT, condition, sch
 from geopatch.gallery.rows import unknown_id
 
 INDEX_FROM = 100_000  # below, comparing all entries is quick and exact
-CANDIDATES_SEARCHING, MOST_CANDIDATES = 200, 1000
+CANDIDATES_SEARCHING, MOST_CANDIDATES = 512, 1000
 LOCK_WAIT_S = 3.0  # how long the server may take to notice that a writer died
 CONNECT_WAIT_S = 10
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
