@@ -13,7 +13,7 @@ from galleries import ABOUT, ENGINES, WIDTHS, Ground, agrees, entries_of, everyt
 from servers import PostgresServer
 
 from geopatch.errors import GalleryError, GeoPatchError
-from geopatch.gallery import Entries, Gallery, Widths, as_filter
+from geopatch.gallery import Entries, Gallery, Widths, as_filter, postgres
 from geopatch.gallery.filters import Where
 
 IDS = [f"w {n}" for n in range(60)]
@@ -279,6 +279,25 @@ def test_copies_are_equal_whatever_the_engine(
         assert same(copy.fetch(IDS), entries)
         assert list(found) == list(everything(gallery))
     assert gallery.copy(part, where={"sex": "F"}) == gallery.count({"sex": "F"})
+
+
+def test_an_index_on_the_server_finds_what_comparing_finds(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "INDEX_FROM", 1000)
+    entries = entries_of([f"w{n}" for n in range(2000)], keep_windows=False)
+    queries = entries_of([f"q{n}" for n in range(20)], seed=4).embedding
+    with Gallery.create(server.url("indexed"), ABOUT) as gallery:
+        gallery.add(entries.take(range(1500)))
+        gallery.optimize()
+        assert gallery.info().indexed == 1500
+        gallery.add(entries.take(range(1500, 2000)))
+        gallery.remove([f"w{n}" for n in range(100)])
+        left = entries.take(range(100, 2000))
+        for where in (None, "sex == 'F'", "age < 23"):
+            found = gallery.shortlist(queries, 20, where)
+            truth = [{id for id, _ in naive_shortlist(left, query, 20, as_filter(where))} for query in queries]
+            assert np.mean([len(set(a.ids) & b) / len(b) for a, b in zip(found, truth, strict=True)]) > 0.99
 
 
 def test_widths_of_another_gallery_do_not_fit(ground: Ground) -> None:
