@@ -79,6 +79,8 @@ def test_what_is_put_comes_back_to_the_last_bit(filled: tuple[Gallery, Entries])
     assert same(gallery.fetch(IDS), entries)
     backwards = IDS[::-1]
     assert gallery.fetch(backwards).ids == tuple(backwards)
+    without = dataclasses.replace(entries, windows=(None,) * len(IDS))
+    assert same(gallery.fetch(IDS, with_windows=False), without)
     assert len(gallery) == len(IDS)
     assert "w 3" in gallery
     assert "elsewhere" not in gallery

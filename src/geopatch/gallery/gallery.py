@@ -129,9 +129,9 @@ class Gallery:
         """One entry."""
         return self.engine.fetch([id])
 
-    def fetch(self, ids: Sequence[str]) -> Entries:
-        """Entries in the order asked for."""
-        return self.engine.fetch(ids)
+    def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
+        """Entries in the order asked for; quicker where the raw windows are left behind."""
+        return self.engine.fetch(ids, with_windows=with_windows)
 
     def scan(self, batch_size: int = BATCH, where: Where = None) -> Iterator[Entries]:
         """All entries that pass a filter, a batch at a time."""

@@ -123,8 +123,9 @@ class Postgres:
             if not connection.execute(change, (told, told, id)).rowcount:
                 raise unknown_id(self.place, id)
 
-    def fetch(self, ids: Sequence[str]) -> Entries:
-        found = {row[1]: row for row in self._rows(f"SELECT {COLUMNS} FROM entry WHERE id = ANY(%s)", [list(ids)])}
+    def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
+        columns = COLUMNS if with_windows else COLUMNS.replace("kept_window", "NULL")
+        found = {row[1]: row for row in self._rows(f"SELECT {columns} FROM entry WHERE id = ANY(%s)", [list(ids)])}
         missing = next((id for id in ids if id not in found), None)
         if missing is not None:
             raise unknown_id(self.place, missing)
