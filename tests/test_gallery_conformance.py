@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from galleries import ABOUT, ENGINES, WIDTHS, Ground, agrees, entries_of, everyt
 from servers import PostgresServer
 
 from geopatch.errors import GalleryError, GeoPatchError
-from geopatch.gallery import Entries, Gallery, Widths, as_filter
+from geopatch.gallery import Entries, Gallery, Widths, as_filter, postgres
 from geopatch.gallery.filters import Where
 
 IDS = [f"w {n}" for n in range(60)]
@@ -78,6 +79,8 @@ def test_what_is_put_comes_back_to_the_last_bit(filled: tuple[Gallery, Entries])
     assert same(gallery.fetch(IDS), entries)
     backwards = IDS[::-1]
     assert gallery.fetch(backwards).ids == tuple(backwards)
+    without = dataclasses.replace(entries, windows=(None,) * len(IDS))
+    assert same(gallery.fetch(IDS, with_windows=False), without)
     assert len(gallery) == len(IDS)
     assert "w 3" in gallery
     assert "elsewhere" not in gallery
@@ -226,6 +229,21 @@ def test_readers_see_what_the_writer_writes(ground: Ground) -> None:
         assert len(writer) == 59
 
 
+def test_threads_share_a_gallery(filled: tuple[Gallery, Entries]) -> None:
+    """A server answers from several threads while one of them writes."""
+    gallery, entries = filled
+
+    def work(n: int) -> tuple[str, ...]:
+        if n % 5 == 0:
+            gallery.add(entries_of([f"thread {n}"], seed=100 + n))
+            gallery.remove([f"thread {n}"])
+        assert gallery.count({"id": IDS[n]}) == 1
+        return gallery.shortlist(entries.embedding[n : n + 1], 1, {"id": {"in": IDS}})[0].ids
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(work, range(40))) == [(id,) for id in IDS[:40]]
+
+
 def test_create_refuses_what_is_there_and_open_what_is_not(ground: Ground) -> None:
     place = ground.place()
     with pytest.raises(GalleryError, match="no gallery"):
@@ -263,6 +281,25 @@ def test_copies_are_equal_whatever_the_engine(
         assert same(copy.fetch(IDS), entries)
         assert list(found) == list(everything(gallery))
     assert gallery.copy(part, where={"sex": "F"}) == gallery.count({"sex": "F"})
+
+
+def test_an_index_on_the_server_finds_what_comparing_finds(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "INDEX_FROM", 1000)
+    entries = entries_of([f"w{n}" for n in range(2000)], keep_windows=False)
+    queries = entries_of([f"q{n}" for n in range(20)], seed=4).embedding
+    with Gallery.create(server.url("indexed"), ABOUT) as gallery:
+        gallery.add(entries.take(range(1500)))
+        gallery.optimize()
+        assert gallery.info().indexed == 1500
+        gallery.add(entries.take(range(1500, 2000)))
+        gallery.remove([f"w{n}" for n in range(100)])
+        left = entries.take(range(100, 2000))
+        for where in (None, "sex == 'F'", "age < 23"):
+            found = gallery.shortlist(queries, 20, where)
+            truth = [{id for id, _ in naive_shortlist(left, query, 20, as_filter(where))} for query in queries]
+            assert np.mean([len(set(a.ids) & b) / len(b) for a, b in zip(found, truth, strict=True)]) > 0.99
 
 
 def test_widths_of_another_gallery_do_not_fit(ground: Ground) -> None:

@@ -82,7 +82,7 @@ def test_the_index_is_used(place: Path, entries: Entries, monkeypatch: pytest.Mo
     monkeypatch.setattr(index.Index, "search", counted)
     with Gallery.open(place) as gallery:
         gallery.shortlist(entries.embedding[:3], K)
-        assert asked == [K] * 3
+        assert asked == [embedded.SPARE * K] * 3
 
 
 def test_entries_that_changed_since_are_found_as_they_are(place: Path, entries: Entries) -> None:

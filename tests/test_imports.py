@@ -195,6 +195,11 @@ def test_importing_the_package_is_light() -> None:
     assert done.stdout.split() == [], "`import geopatch` alone must load none of these"
 
 
+def test_a_gallery_alone_is_light() -> None:
+    done = run_python(f"import sys, geopatch.gallery; print(*({set(HEAVY)} & set(sys.modules)))")
+    assert done.stdout.split() == [], f"a gallery of encoded windows must load none of these {done.stderr}"
+
+
 def test_training_needs_only_torch_numpy_and_safetensors() -> None:
     block = f"import sys; sys.modules.update(dict.fromkeys({NOT_FOR_TRAINING}))"
     needed = [name for path in SOURCES if (name := module_name(path)).startswith(("geopatch.model", "geopatch.train"))]

@@ -23,6 +23,7 @@ from geopatch.gallery.tail import Tail, top
 
 INDEX_FROM = 100_000  # below, comparing all entries takes a few milliseconds and is exact
 LARGEST_LIMIT = 5_000  # a filter that leaves fewer entries than this is answered by comparing those
+SPARE = 2  # the index rounds its vectors: so many times k are taken from it and scored anew
 LOAD_BATCH = 10_000
 ROOM_PER_VALUE = 12  # bytes on disk while an index is being built, for each number of a vector
 ROOM_AT_LEAST = 200_000_000
@@ -105,18 +106,19 @@ class Embedded(Exact):
         return Shortlist(self._ids(numbers[chosen]), scores[chosen])
 
     def _from_index(self, query: Vectors, k: int, allowed: Numbers | None) -> tuple[Numbers, Vectors]:
-        """The index is asked for more and more until k of its answers are there still and pass the filter."""
+        """The index is asked for more and more until enough of its answers are there still and pass the filter."""
         if allowed is not None:
             allowed = allowed[allowed <= self._indexed]
             if len(allowed) <= LARGEST_LIMIT:
                 return self._scored(query, allowed)
         assert self._index is not None
-        limit = k + min(len(self._gone), k)
+        wanted = SPARE * k
+        limit = wanted + min(len(self._gone), k)
         while limit <= LARGEST_LIMIT:
             found = self._index.search(query, limit)
             kept = self._usable(found, allowed)
-            if len(kept) >= k or len(found) < limit:
-                return self._scored(query, kept[:k])
+            if len(kept) >= wanted or len(found) < limit:
+                return self._scored(query, kept[:wanted])
             limit *= 4
         return self._compared(query, k, allowed)
 

@@ -49,8 +49,8 @@ class Engine(Protocol):
     def update(self, id: str, metadata: Metadata) -> None:
         """Give an entry other metadata."""
 
-    def fetch(self, ids: Sequence[str]) -> Entries:
-        """Entries in the order asked for."""
+    def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
+        """Entries in the order asked for; quicker where the raw windows are left behind."""
 
     def known(self, ids: Sequence[str]) -> set[str]:
         """Which of these ids are there."""

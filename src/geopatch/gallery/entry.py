@@ -24,6 +24,7 @@ Metadata: TypeAlias = Mapping[str, Value]
 PLACE_FIELDS = ("id", "record", "start_s", "stop_s")  # can be filtered like metadata, so metadata cannot use them
 JOINERS = ("and", "or", "not")
 LARGEST_INT = 2**53  # every engine holds whole numbers up to here exactly
+UNFIT = re.compile("[\x00\ud800-\udfff]")  # zero bytes and lone surrogates
 NAME = re.compile(r"[^\W\d][\w -]{0,62}")
 
 
@@ -133,7 +134,7 @@ def checked_value(name: str, value: Any) -> Value:
 
 def check_text(what: str, text: str) -> None:
     """Text that every engine can hold: UTF-8 without zero bytes."""
-    if any(sign == "\x00" or "\ud800" <= sign <= "\udfff" for sign in text):
+    if UNFIT.search(text):
         raise GalleryError(f"{what!r} must be text without zero bytes and lone surrogates, got {text!r}")
 
 
@@ -181,5 +182,5 @@ def _check_ids(ids: Sequence[str]) -> None:
             raise GalleryError(f"expected an id of at least one character, got {id!r}")
         check_text("id", id)
         if id in seen:
-            raise GalleryError(f"id {id!r} stands twice among the entries to add; give each window its own")
+            raise GalleryError(f"id {id!r} stands twice among these entries; name each window once")
         seen.add(id)

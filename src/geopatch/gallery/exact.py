@@ -49,8 +49,8 @@ class Exact:
     def update(self, id: str, metadata: Metadata) -> None:
         self.rows.update(id, metadata)
 
-    def fetch(self, ids: Sequence[str]) -> Entries:
-        return self.rows.fetch(ids)
+    def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
+        return self.rows.fetch(ids, with_windows)
 
     def known(self, ids: Sequence[str]) -> set[str]:
         return self.rows.known(ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
@@ -104,6 +105,7 @@ class Gallery:
         """
         if isinstance(recording, Signal):
             recording = Recording(recording, recording.id)
+        recording = replace(recording, signal=self._timed(recording.signal))
         found = cut_windows(recording.signal.id, [recording], window or self._window())
         rows = [
             {
@@ -127,9 +129,9 @@ class Gallery:
         """One entry."""
         return self.engine.fetch([id])
 
-    def fetch(self, ids: Sequence[str]) -> Entries:
-        """Entries in the order asked for."""
-        return self.engine.fetch(ids)
+    def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
+        """Entries in the order asked for; quicker where the raw windows are left behind."""
+        return self.engine.fetch(ids, with_windows=with_windows)
 
     def scan(self, batch_size: int = BATCH, where: Where = None) -> Iterator[Entries]:
         """All entries that pass a filter, a batch at a time."""
@@ -230,10 +232,14 @@ class Gallery:
             known = self.engine.known([signal.id for signal in batch]) if existing == "skip" else set()
             wanted = [n for n, signal in enumerate(batch) if signal.id not in known]
             if wanted:
-                chosen = [batch[n] for n in wanted]
+                chosen = [self._timed(batch[n]) for n in wanted]
                 encoding = self.model.encode(chosen)
                 told = [told[n] for n in wanted]
                 yield entries_from(encoding, chosen, self.about, metadata=told, keep_windows=keep_windows)
+
+    def _timed(self, signal: Signal) -> Signal:
+        """Arrays come without a rate (1 Hz) and are taken to have the model's, as in `GeoPatch.encode`."""
+        return replace(signal, rate_hz=self.about.rate_hz) if signal.rate_hz == 1.0 else signal
 
     def _window(self) -> WindowConfig:
         return WindowConfig(rate_hz=self.about.rate_hz, length_s=self.about.length / self.about.rate_hz)

@@ -20,7 +20,7 @@ from geopatch.errors import GalleryError, MissingExtraError
 
 VECTOR = "embedding"
 SEGMENTS, CONFIG = "segments", "edge_config.json"
-EDGES, CANDIDATES_BUILDING, CANDIDATES_SEARCHING = 16, 128, 128  # recall@50 of about .999 on 30,000 windows
+EDGES, CANDIDATES_BUILDING, CANDIDATES_SEARCHING = 16, 128, 512  # recall@50 on 100,000 MITDB windows: .981 with 128
 Numbers = npt.NDArray[np.int64]
 Vectors = npt.NDArray[np.float32]
 
@@ -30,12 +30,13 @@ class Index:
 
     def __init__(self, folder: Path) -> None:
         edge = _edge()
-        self._view = _private_view(folder)
-        try:
-            self._shard = edge.EdgeShard.load(str(self._view))
-        except Exception as error:  # the engine has no errors of its own kind
-            shutil.rmtree(self._view, ignore_errors=True)
-            raise GalleryError(f"the index {folder} cannot be read ({_line(error)}); optimize the gallery") from error
+        with tempfile.TemporaryDirectory(prefix="geopatch-index-", ignore_cleanup_errors=True) as view:
+            try:
+                _link(folder, Path(view))
+                self._shard = edge.EdgeShard.load(view)
+            except Exception as error:  # the engine has no errors of its own kind
+                told = f"the index {folder} cannot be read ({_line(error)}); optimize the gallery"
+                raise GalleryError(told) from error
 
     def search(self, query: Vectors, limit: int) -> Numbers:
         """The n of the nearest entries, best first."""
@@ -46,7 +47,6 @@ class Index:
 
     def close(self) -> None:
         self._shard.close()
-        shutil.rmtree(self._view, ignore_errors=True)
 
 
 def build_index(folder: Path, batches: Iterable[tuple[Numbers, Vectors]], width: int) -> None:
@@ -81,15 +81,16 @@ def _config(edge: Any, width: int) -> Any:
     )
 
 
-def _private_view(folder: Path) -> Path:
-    """A folder of this process that leads to the index: opening rewrites the config, which others may be reading."""
-    view = Path(tempfile.mkdtemp(prefix="geopatch-index-"))
+def _link(folder: Path, view: Path) -> None:
+    """Make a folder of this process lead to the index: opening rewrites the config, which others may be reading.
+
+    Files that are open stay so when the view is gone.
+    """
     shutil.copyfile(folder / CONFIG, view / CONFIG)
     try:
         os.symlink((folder / SEGMENTS).absolute(), view / SEGMENTS, target_is_directory=True)
     except OSError:  # a system where links need a privilege
         shutil.copytree(folder / SEGMENTS, view / SEGMENTS)
-    return view
 
 
 def _edge() -> Any:

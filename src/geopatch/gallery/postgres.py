@@ -7,22 +7,17 @@ finds the one that takes writes, so that a gallery goes on where a replica has b
 from __future__ import annotations
 
 import json
-import os
-import re
-import socket
-import time
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.errors import GalleryError, MissingExtraError
+from geopatch.errors import GalleryError
 from geopatch.gallery.about import About
+from geopatch.gallery.connection import Address, check_schema, connect, one_line_errors, take_lock
 from geopatch.gallery.engine import Info, Shortlist
 from geopatch.gallery.entry import Entries, Metadata
 from geopatch.gallery.filters import Filter
@@ -31,41 +26,7 @@ from geopatch.gallery.postgres_sql import COLUMNS, INDEX, INSERT, condition, sch
 from geopatch.gallery.rows import unknown_id
 
 INDEX_FROM = 100_000  # below, comparing all entries is quick and exact
-CANDIDATES_SEARCHING, MOST_CANDIDATES = 200, 1000
-LOCK_WAIT_S = 3.0  # how long the server may take to notice that a writer died
-CONNECT_WAIT_S = 10
-NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
-
-
-@dataclass(frozen=True)
-class Address:
-    """A database and the gallery in it; the gallery's tables stand in a schema of their own."""
-
-    database: str
-    gallery: str
-
-    @classmethod
-    def from_url(cls, url: str) -> Address:
-        parts = urlsplit(url)
-        database, _, gallery = parts.path.strip("/").partition("/")
-        if not database or not NAME.fullmatch(gallery):
-            raise GalleryError(
-                f"expected postgresql://user@host:5432/database/gallery with a gallery name of small letters, "
-                f"digits and _, got {_without_password(url)!r}"
-            )
-        return cls(parts._replace(path=f"/{database}").geturl(), gallery)
-
-    @property
-    def schema(self) -> str:
-        return f"geopatch_{self.gallery}"
-
-    @property
-    def lock(self) -> int:
-        """What stands for "is writing this gallery" among the server's locks."""
-        return int.from_bytes(sha256(self.schema.encode()).digest()[:8], "big", signed=True)
-
-    def __str__(self) -> str:
-        return f"{_without_password(self.database)}/{self.gallery}"
+CANDIDATES_SEARCHING, MOST_CANDIDATES = 512, 1000
 
 
 class Postgres:
@@ -77,6 +38,7 @@ class Postgres:
         self.place = Address.from_url(url)
         self._read_only = read_only
         self._connection: Any = None
+        self._lock = threading.RLock()  # threads take turns: a connection holds one transaction
         try:
             found = self._rows("SELECT told FROM about")
         except GalleryError:
@@ -88,8 +50,8 @@ class Postgres:
     def create(url: str, about: About) -> None:
         """A new, empty gallery in a database that is there."""
         place = Address.from_url(url)
-        with _one_line_errors(place):
-            connection = _connect(place, read_only=False)
+        with one_line_errors(place):
+            connection = connect(place, read_only=False)
             try:
                 with connection.transaction():
                     connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
@@ -121,8 +83,9 @@ class Postgres:
             if not connection.execute(change, (told, told, id)).rowcount:
                 raise unknown_id(self.place, id)
 
-    def fetch(self, ids: Sequence[str]) -> Entries:
-        found = {row[1]: row for row in self._rows(f"SELECT {COLUMNS} FROM entry WHERE id = ANY(%s)", [list(ids)])}
+    def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
+        columns = COLUMNS if with_windows else COLUMNS.replace("kept_window", "NULL")
+        found = {row[1]: row for row in self._rows(f"SELECT {columns} FROM entry WHERE id = ANY(%s)", [list(ids)])}
         missing = next((id for id in ids if id not in found), None)
         if missing is not None:
             raise unknown_id(self.place, missing)
@@ -157,7 +120,7 @@ class Postgres:
             yield self._entries(rows)
 
     def optimize(self) -> None:
-        with _one_line_errors(self.place):
+        with self._lock, one_line_errors(self.place):
             connection = self._ready()
             connection.execute("VACUUM (ANALYZE) entry")
             if self.count() >= INDEX_FROM:
@@ -182,13 +145,13 @@ class Postgres:
         return as_entries(plain, self.about)
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
-        with _one_line_errors(self.place):
+        with self._lock, one_line_errors(self.place):
             found: list[Row] = self._ready().execute(query, tuple(values), binary=True).fetchall()
             return found
 
     @contextmanager
     def _looking(self) -> Iterator[Any]:
-        with _one_line_errors(self.place):
+        with self._lock, one_line_errors(self.place):
             connection = self._ready()
             with connection.transaction():
                 yield connection
@@ -204,13 +167,13 @@ class Postgres:
     def _ready(self) -> Any:
         """A connection that works, for a writer with the lock."""
         if self._connection is None or self._connection.closed:
-            connection = _connect(self.place, self._read_only)
+            connection = connect(self.place, self._read_only)
             try:
-                _check_schema(connection, self.place)
+                check_schema(connection, self.place)
                 connection.execute(f"SET search_path = {self.place.schema}, public")
                 if not self._read_only:
                     connection.execute("SET synchronous_commit = on")
-                    _take_lock(connection, self.place)
+                    take_lock(connection, self.place)
             except BaseException:
                 connection.close()
                 raise
@@ -230,74 +193,3 @@ def _vector_text(vector: npt.NDArray[np.float32]) -> str:
 
 def _scores(rows: list[Row]) -> npt.NDArray[np.float32]:
     return np.asarray([row[1] for row in rows], dtype=np.float32)
-
-
-def _check_schema(connection: Any, place: Address) -> None:
-    if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (place.schema,)).fetchall():
-        raise GalleryError(f"there is no gallery {place}; create it first, or give another name")
-
-
-def _take_lock(connection: Any, place: Address) -> None:
-    """Become the writer. The server lets go of the lock when the connection ends, however it ends."""
-    until = time.monotonic() + LOCK_WAIT_S
-    while not connection.execute("SELECT pg_try_advisory_lock(%s)", (place.lock,)).fetchone()[0]:
-        if time.monotonic() > until:
-            raise GalleryError(
-                f"gallery {place} is being written by {_holder(connection, place)}; "
-                "wait until it is done, or open the gallery read-only"
-            )
-        time.sleep(0.1)
-
-
-def _holder(connection: Any, place: Address) -> str:
-    query = (
-        "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "
-        "WHERE locktype = 'advisory' AND granted AND ((classid::bigint << 32) | objid::bigint) = %s"
-    )
-    rows = connection.execute(query, (place.lock,)).fetchall()
-    return str(rows[0][0]) if rows else "another process"
-
-
-def _connect(place: Address, read_only: bool) -> Any:
-    return _psycopg().connect(
-        place.database,
-        autocommit=True,
-        connect_timeout=CONNECT_WAIT_S,
-        application_name=f"process {os.getpid()} on {socket.gethostname()}"[:63],
-        target_session_attrs="any" if read_only else "read-write",
-    )
-
-
-def _psycopg() -> Any:
-    try:
-        import psycopg
-    except ImportError as error:
-        raise MissingExtraError("psycopg", "postgres", "a gallery on a PostgreSQL server") from error
-    return psycopg
-
-
-CURES = {
-    "42P06": "it exists already; open it, or give another name",
-    "53100": "the server's disk is full; free some space there, what was added before is safe",
-    "25006": "the server takes no writes (a replica, or read-only); name the one that does",
-    "42501": "the server does not permit that; ask its administrator",
-    "58P01": "the server lacks the pgvector extension; install it there",
-    "0A000": "the server lacks the pgvector extension; install it there",
-    "3D000": "there is no such database; create it first",
-}
-
-
-@contextmanager
-def _one_line_errors(place: Address) -> Iterator[None]:
-    psycopg = _psycopg()
-    try:
-        yield
-    except psycopg.Error as error:
-        reason = " ".join(str(error).split())
-        lost = "the server cannot be reached or went away; see whether it runs, then call again"
-        cure = CURES.get(error.sqlstate or "", lost if isinstance(error, psycopg.OperationalError) else "")
-        raise GalleryError(f"gallery {place}: {cure or 'the server refused'} ({reason})") from error
-
-
-def _without_password(url: str) -> str:
-    return re.sub(r"(//[^:/@]*):[^@]*@", r"\1@", url)

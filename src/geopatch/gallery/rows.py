@@ -93,10 +93,11 @@ class Rows:
             place = _insert(connection, (*row[:4], dump(metadata), row[5]))
             connection.execute("UPDATE detail SET n = ? WHERE n = ?", (place, old))
 
-    def fetch(self, ids: Sequence[str]) -> Entries:
+    def fetch(self, ids: Sequence[str], with_windows: bool = True) -> Entries:
         found: dict[str, Row] = {}
+        columns = COLUMNS if with_windows else COLUMNS.replace("window", "NULL")
         for chunk in chunks(ids):
-            query = f"SELECT {COLUMNS} FROM entry JOIN detail USING (n) WHERE id IN ({marks(chunk)})"
+            query = f"SELECT {columns} FROM entry JOIN detail USING (n) WHERE id IN ({marks(chunk)})"
             found |= {row[1]: row for row in self.read(query, chunk)}
         missing = next((id for id in ids if id not in found), None)
         if missing is not None:

@@ -1,0 +1,153 @@
+"""`geopatch gallery` on the command line: each verb once, and one line for what a user can cure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+
+from geopatch.cli import main
+from geopatch.data.sample import mitdb_minutes
+from geopatch.estimator import GeoPatch
+from geopatch.gallery import Gallery
+from geopatch.model import ModelConfig
+from geopatch.signal import Signal
+from geopatch.train import TrainConfig
+
+SMALL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "model"
+    draw = np.random.default_rng(0)
+    some = [Signal.from_array(draw.normal(size=(64, 2)), id=str(n), rate_hz=32.0) for n in range(8)]
+    GeoPatch(model=SMALL, train=TrainConfig(epochs=1, min_steps=1, max_steps=1), device="cpu").fit(some).save(folder)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> Ran:
+        code = 0
+        try:
+            main(["gallery", *map(str, arguments)])
+        except SystemExit as stopped:
+            code = int(stopped.code or 0)
+        return Ran(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Three signals of 64 samples and two channels, and a long one."""
+    draw, rows = np.random.default_rng(1), list[dict[str, object]]()
+    for id, length in (("a", 64), ("b", 64), ("c", 64), ("long", 200)):
+        rows += [{"id": id, "label": id.upper(), "x": draw.normal(), "y": draw.normal()} for _ in range(length)]
+    polars.DataFrame(rows).write_csv(tmp_path / "signals.csv")
+    return tmp_path / "signals.csv"
+
+
+def test_a_gallery_from_its_making_to_its_export(run: Run, model: Path, table: Path) -> None:
+    assert run("create", "g", "--model", model).out == "created the gallery g\n"
+    assert run("add", "g", table, "--model", model, "--set", "site=A", "--set", "year=1979").out == (
+        "added 4 windows to g, which has 4\n"
+    )
+    assert "4 replaced others of the same id" in run("add", "g", table, "--model", model, "--set", "year=1980").out
+    found = json.loads(run("info", "g", "--json").out)
+    assert (found["windows"], found["engine"], found["about"]["rate_hz"]) == (4, "embedded", 32.0)
+    assert "8 numbers, 4 tokens of 16" in run("info", "g").out
+    with Gallery.open("g", read_only=True) as gallery:
+        assert gallery.get("b").metadata == ({"file": "signals.csv", "label": "B", "year": 1980},)
+    assert json.loads(run("copy", "g", "exact:h", "--where", "label in ('A', 'B')", "--json").out)["windows"] == 2
+    assert json.loads(run("optimize", "h", "--json").out)["indexed"] == 0
+    assert run("export", "h", "out.parquet").out == "exported 2 windows to out.parquet\n"
+    assert polars.read_parquet("out.parquet")["id"].to_list() == ["a", "b"]
+    assert run("remove", "g", "a", "nowhere").out == "removed 1 windows from g, which has 3\n"
+    assert json.loads(run("remove", "g", "--where", "year == 1980", "--json").out) == {
+        "place": "g",
+        "removed": 3,
+        "windows": 0,
+    }
+
+
+def test_signals_are_cut_into_windows(run: Run, model: Path, table: Path) -> None:
+    run("create", "g", "--model", model)
+    # A table without times is taken to have the model's 32 Hz.
+    done = run("add", "g", table, "--model", model, "--window-s", "1", "--overlap", "0", "--prefix", "p/", "--json")
+    assert json.loads(done.out)["written"] == 2 + 2 + 2 + 6
+    with Gallery.open("g", read_only=True) as gallery:
+        found = gallery.get("p/long@2s")
+    assert (found.records, found.start_s[0], found.stop_s[0]) == (("p/long",), 2.0, 3.0)
+    assert found.metadata[0]["label"] == "LONG"
+
+
+def test_known_windows_can_be_skipped(run: Run, model: Path, table: Path) -> None:
+    run("create", "g", "--model", model)
+    run("add", "g", table, "--model", model, "--drop-windows")
+    assert json.loads(run("add", "g", table, "--model", model, "--skip-known", "--json").out)["written"] == 0
+    with Gallery.open("g", read_only=True) as gallery:
+        assert gallery.get("a").windows == (None,)
+
+
+def test_wfdb_records_are_windowed(run: Run, model: Path, tmp_path: Path) -> None:
+    wfdb = pytest.importorskip("wfdb")
+    recording = mitdb_minutes()[0]
+    values = recording.signal.values[:7200].astype(np.float64)
+    names = list(recording.signal.channels)
+    wfdb.wrsamp("r1", fs=360, units=["mV", "mV"], sig_name=names, p_signal=values, fmt=["16", "16"])
+    beats = recording.beat_samples < 7200
+    wfdb.wrann("r1", "atr", recording.beat_samples[beats], symbol=list(recording.beat_symbols[beats]))
+    run("create", "g", "--model", model)
+    for name in ("r1", "r1.hea"):
+        done = run("add", "g", tmp_path / name, "--model", model, "--json")
+        assert json.loads(done.out)["windows"] == 19  # 20 s in windows of 2 s, half overlapping
+    with Gallery.open("g", read_only=True) as gallery:
+        found = gallery.get("r1@4s")
+    assert (found.records, found.stop_s[0], found.metadata[0]["subject"]) == (("r1",), 6.0, "r1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["info", "nowhere"], "nowhere is no gallery"),
+        (["create", "g"], "Missing option '--model'"),
+        (["create", "g", "--model", "nowhere"], "nowhere is no model folder"),
+        (["remove", "g"], "either ids or --where"),
+        (["remove", "g", "a", "--where", "x == 1"], "either ids or --where"),
+        (["export", "g", "out.csv"], "g is no gallery"),
+        (["info", "ftp://x"], "expected a folder, exact:FOLDER or postgresql"),
+    ],
+    ids=str,
+)
+def test_errors_are_one_line(run: Run, arguments: list[str], told: str) -> None:
+    done = run(*arguments)
+    assert done.code == 2
+    assert told in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_settings_that_are_none(run: Run, model: Path, table: Path) -> None:
+    run("create", "g", "--model", model)
+    assert "--set takes NAME=VALUE, got 'x'" in run("add", "g", table, "--model", model, "--set", "x").err
+    assert "cannot read the filter" in run("remove", "g", "--where", "x ==").err
+    assert "cannot export to out.csv" in run("export", "g", "out.csv").err
+    assert "exists already" in run("create", "g", "--model", model).err
