@@ -22,8 +22,9 @@ import numpy.typing as npt
 from geopatch.data.physionet import DS1, DS2, read_wfdb
 from geopatch.data.recording import cut_windows
 from geopatch.data.sample import ecg_windows
+from geopatch.engines import About, Entries, Widths
 from geopatch.estimator import GeoPatch
-from geopatch.gallery import About, Entries, Gallery, Widths
+from geopatch.gallery import Gallery
 from geopatch.train import TrainConfig
 
 WIDTHS = Widths(embedding=128, patches=16, token=64)

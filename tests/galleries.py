@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from geopatch.gallery import About, Entries, Gallery, Metadata, Value, Widths
-from geopatch.gallery.engine import Shortlist
-from geopatch.gallery.filters import Filter
+from geopatch.engines import About, Entries, Metadata, Value, Widths
+from geopatch.engines.engine import Shortlist
+from geopatch.engines.filters import Filter
+from geopatch.gallery import Gallery
 from geopatch.signal import Signal
 
 WIDTHS = Widths(embedding=12, patches=4, token=6)

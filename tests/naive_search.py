@@ -8,8 +8,8 @@ from typing import Any
 import naive
 import numpy as np
 
+from geopatch.engines import About, Entries, Widths
 from geopatch.evaluate.protocol import Places
-from geopatch.gallery import About, Entries, Widths
 from geopatch.scoring import SHARPNESS
 from geopatch.signal import Signal
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from naive_search import ABOUT, entries_of
 
 from geopatch import plot
+from geopatch.engines import Entries
 from geopatch.errors import GalleryError
-from geopatch.gallery import Entries, Gallery
+from geopatch.gallery import Gallery
 from geopatch.plot.alignment import PATH_BANDS
 from geopatch.plot.canvas import pyplot
 from geopatch.scoring import SHARPNESS

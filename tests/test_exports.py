@@ -13,6 +13,7 @@ import geopatch
 PUBLIC = {
     "Collection",
     "Encoding",
+    "Gallery",
     "GeoPatch",
     "GeoPatchError",
     "ModelConfig",

@@ -14,11 +14,12 @@ from galleries import ABOUT, entries_of, everything, same
 
 from geopatch.data.recording import Recording, WindowConfig
 from geopatch.encoding import Encoding
+from geopatch.engines import Entries, about_model, entries_from
+from geopatch.engines.packing import pack_window, unpack_window
 from geopatch.errors import GalleryError
 from geopatch.estimator import GeoPatch
-from geopatch.gallery import Entries, Gallery, about_model, entries_from
+from geopatch.gallery import Gallery
 from geopatch.gallery import gallery as module
-from geopatch.gallery.packing import pack_window, unpack_window
 from geopatch.signal import Signal
 from geopatch.train import TrainConfig
 

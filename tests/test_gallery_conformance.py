@@ -12,9 +12,10 @@ import pytest
 from galleries import ABOUT, ENGINES, WIDTHS, Ground, agrees, entries_of, everything, naive_shortlist, same
 from servers import PostgresServer
 
+from geopatch.engines import Entries, Widths, as_filter, postgres
+from geopatch.engines.filters import Where
 from geopatch.errors import GalleryError, GeoPatchError
-from geopatch.gallery import Entries, Gallery, Widths, as_filter, postgres
-from geopatch.gallery.filters import Where
+from geopatch.gallery import Gallery
 
 IDS = [f"w {n}" for n in range(60)]
 FILTERS: list[Where] = [

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geopatch.engines import as_filter, parse_where
 from geopatch.errors import GalleryError
-from geopatch.gallery import as_filter, parse_where
 
 ROW: dict[str, Any] = {
     "sex": "F",

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from galleries import ABOUT, agrees, entries_of, naive_shortlist
 
+from geopatch.engines import Entries, as_filter, embedded, index
+from geopatch.engines.tail import Tail, top
 from geopatch.errors import GalleryError, MissingExtraError
-from geopatch.gallery import Entries, Gallery, as_filter, embedded, index
-from geopatch.gallery.tail import Tail, top
+from geopatch.gallery import Gallery
 
 COUNT, K = 2000, 20
 IDS = [f"w{n}" for n in range(COUNT)]

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from servers import PostgresServer
 
-from geopatch.gallery import Entries, Gallery, as_filter, embedded
+from geopatch.engines import Entries, as_filter, embedded
+from geopatch.gallery import Gallery
 
 IDS = [f"id {n}" for n in range(12)] + ["é\n'\"%s", "日本"]
 NAMES = ("sex", "age", "noise", "paced", "the lead", "new-name")

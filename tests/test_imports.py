@@ -35,9 +35,10 @@ ORDER = (
     "estimator",
     "data",
     "baselines",
-    "gallery",
     "evaluate",
+    "engines",
     "search",
+    "gallery",
     "plot",
     "demo",
     "cli",
@@ -196,7 +197,7 @@ def test_importing_the_package_is_light() -> None:
 
 
 def test_a_gallery_alone_is_light() -> None:
-    done = run_python(f"import sys, geopatch.gallery; print(*({set(HEAVY)} & set(sys.modules)))")
+    done = run_python(f"import sys, geopatch.engines; print(*({set(HEAVY)} & set(sys.modules)))")
     assert done.stdout.split() == [], f"a gallery of encoded windows must load none of these {done.stderr}"
 
 

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive_search import ABOUT, entries_of
 
+from geopatch.engines import Entries, Info
 from geopatch.errors import ConfigError, GalleryError, GeoPatchError, SignalError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate.protocol import MEANING, Protocol
-from geopatch.gallery import Entries, Gallery, Info
+from geopatch.gallery import Gallery
 from geopatch.model import ModelConfig
 from geopatch.search import Hit, Span, search, search_batch
 from geopatch.search.plan import SCORERS
@@ -248,11 +249,11 @@ def test_dtw_needs_the_values(model: GeoPatch, tmp_path: Path, gallery: Gallery)
 def test_an_entry_that_is_taken_out_meanwhile_is_not_missed(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
     fetch, looks = gallery.fetch, [0]
 
-    def vanishing(ids: Any) -> Entries:
+    def vanishing(ids: Any, *, with_windows: bool = True) -> Entries:
         looks[0] += 1
         if looks[0] < 3:
             raise GalleryError("gallery has no entry 'w8'")
-        return fetch(ids)
+        return fetch(ids, with_windows=with_windows)
 
     monkeypatch.setattr(gallery, "fetch", vanishing)
     assert len(search(gallery, "w0", 5)) == 5

@@ -13,6 +13,7 @@ from geopatch.version import __version__
 __all__ = [
     "Collection",
     "Encoding",
+    "Gallery",
     "GeoPatch",
     "GeoPatchError",
     "ModelConfig",
@@ -25,6 +26,7 @@ __all__ = [
 _HOMES = {
     "Collection": "geopatch.data",
     "Encoding": "geopatch.encoding",
+    "Gallery": "geopatch.gallery",
     "GeoPatch": "geopatch.estimator",
     "GeoPatchError": "geopatch.errors",
     "ModelConfig": "geopatch.model",
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from geopatch.encoding import Encoding
     from geopatch.errors import GeoPatchError
     from geopatch.estimator import GeoPatch
+    from geopatch.gallery import Gallery
     from geopatch.model import ModelConfig
     from geopatch.signal import Signal
     from geopatch.train import TrainConfig

@@ -15,9 +15,10 @@ from geopatch.cli import options
 from geopatch.data import read
 from geopatch.data.physionet import read_wfdb
 from geopatch.data.recording import Recording, WindowConfig
+from geopatch.engines import Value
 from geopatch.errors import ConfigError
 from geopatch.estimator import GeoPatch
-from geopatch.gallery import Gallery, Value
+from geopatch.gallery import Gallery
 from geopatch.progress import counting_bar
 
 PLACE = "PLACE is a folder, or postgresql://user@host:5432/database/gallery."

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from geopatch.engines.about import Widths
+from geopatch.engines.engine import Engine
+from geopatch.engines.entry import Entries, Value
+from geopatch.engines.filters import Filter, kind
 from geopatch.errors import GalleryError, MissingExtraError
-from geopatch.gallery.about import Widths
-from geopatch.gallery.engine import Engine
-from geopatch.gallery.entry import Entries, Value
-from geopatch.gallery.filters import Filter, kind
 from geopatch.storage import atomic_file
 
 BATCH = 1024

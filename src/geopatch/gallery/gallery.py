@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.data.recording import Recording, WindowConfig, cut_windows
+from geopatch.engines.about import About, about_model
+from geopatch.engines.engine import Engine, Info, Shortlist
+from geopatch.engines.entry import Entries, Metadata, Value, checked_metadata, entries_from
+from geopatch.engines.filters import Where, as_filter
+from geopatch.engines.place import Place, create_engine, open_engine
 from geopatch.errors import GalleryError, at_least, one_of
-from geopatch.gallery.about import About, about_model
-from geopatch.gallery.engine import Engine, Info, Shortlist
-from geopatch.gallery.entry import Entries, Metadata, Value, checked_metadata, entries_from
 from geopatch.gallery.export import export_entries
-from geopatch.gallery.filters import Where, as_filter
-from geopatch.gallery.place import Place, create_engine, open_engine
+from geopatch.search.run import search, search_batch
 from geopatch.signal import Signal, as_signals
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ class Gallery:
     @property
     def about(self) -> About:
         return self.engine.about
+
+    search = search
+    search_batch = search_batch
 
     def add(
         self,

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.engines.engine import Shortlist
+from geopatch.engines.entry import Entries
+from geopatch.engines.filters import All, Equal, Filter, Not, Order
 from geopatch.errors import ConfigError
 from geopatch.evaluate.protocol import Places, Protocol
-from geopatch.gallery.engine import Shortlist
-from geopatch.gallery.entry import Entries
-from geopatch.gallery.filters import All, Equal, Filter, Not, Order
 from geopatch.search.plan import Plan
 from geopatch.search.query import Asked
 from geopatch.search.searchable import Searchable

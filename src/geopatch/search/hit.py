@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,11 @@ class Hit:
     def query_window(self) -> Signal | None:
         """The values that were searched by, where they are known."""
         return None if self.evidence is None else self.evidence.query_window
+
+    def with_window(self, window: Signal | None) -> Hit:
+        """The same hit with its values."""
+        assert self.evidence is not None, "a hit of a search has its evidence"
+        return replace(self, evidence=replace(self.evidence, hit_window=window))
 
     def explain(self) -> Explanation:
         """Which patch of the query met which patch of this window."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from geopatch.engines.filters import Filter
 from geopatch.errors import ConfigError, at_least, one_of
 from geopatch.evaluate.protocol import Protocol
-from geopatch.gallery.filters import Filter
 from geopatch.scoring import SCORERS as EMBEDDED_SCORERS
 from geopatch.scoring import SHORTLIST
 from geopatch.search.dtw import BAND
@@ -40,3 +40,8 @@ class Plan:
         if self.shortlist is not None and self.shortlist < self.k:
             raise ConfigError(f"shortlist must be at least k = {self.k}, got {self.shortlist}")
         object.__setattr__(self, "depth", self.shortlist or max(SHORTLIST, self.k))
+
+    @property
+    def needs_windows(self) -> bool:
+        """Whether candidates are compared by their values."""
+        return self.scorer == "dtw"

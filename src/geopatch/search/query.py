@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.engines.entry import Entries, entries_from
 from geopatch.errors import ConfigError, GalleryError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate.protocol import Places, places
-from geopatch.gallery.entry import Entries, entries_from
 from geopatch.search.explain import Tokens
 from geopatch.search.late import Floats
 from geopatch.search.searchable import Searchable

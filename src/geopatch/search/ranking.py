@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.engines.engine import Shortlist
+from geopatch.engines.entry import Entries
 from geopatch.errors import GalleryError
-from geopatch.gallery.engine import Shortlist
-from geopatch.gallery.entry import Entries
 from geopatch.model.encoder import Encoder
 from geopatch.search.candidates import Rows, let_in
 from geopatch.search.certificate import Certificate

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from geopatch.engines.engine import Shortlist
+from geopatch.engines.entry import Entries
+from geopatch.engines.filters import Where, as_filter
 from geopatch.errors import ConfigError, GalleryError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate.protocol import Protocol
-from geopatch.gallery.engine import Shortlist
-from geopatch.gallery.entry import Entries
-from geopatch.gallery.filters import Where, as_filter
 from geopatch.search.candidates import shortlists
 from geopatch.search.dtw import BAND
 from geopatch.search.hit import Hit
@@ -103,12 +103,27 @@ def _searched(gallery: Searchable, queries: Sequence[Query], plan: Plan, model: 
     encoder = None if model is None else model.encoder_
     rankings = [rank(*one, entries, plan, encoder) for one in zip(asked, near, strict=True)]
     if not plan.certify:
-        return [hits(ranking, plan, None, encoder) for ranking in rankings]
-    indexed = gallery.info().indexed
-    return [
-        hits(ranking, plan, sureness(ranking, one, plan, indexed=indexed).of, encoder)
-        for ranking, one in zip(rankings, near, strict=True)
-    ]
+        found = [hits(ranking, plan, None, encoder) for ranking in rankings]
+    else:
+        indexed = gallery.info().indexed
+        found = [
+            hits(ranking, plan, sureness(ranking, one, plan, indexed=indexed).of, encoder)
+            for ranking, one in zip(rankings, near, strict=True)
+        ]
+    return found if plan.needs_windows else _with_windows(gallery, found)
+
+
+def _with_windows(gallery: Searchable, found: list[list[Hit]]) -> list[list[Hit]]:
+    """The hits with their values, which the search itself did not need; one that is gone by now stays without."""
+    ids = list(dict.fromkeys(hit.id for hits in found for hit in hits))
+    try:
+        entries = gallery.fetch(ids) if ids else None
+    except GalleryError:
+        entries = None
+    if entries is None:
+        return found
+    windows = dict(zip(entries.ids, entries.windows, strict=True))
+    return [[hit.with_window(windows[hit.id]) for hit in hits] for hits in found]
 
 
 def _candidates(gallery: Searchable, asked: Sequence[Asked], plan: Plan) -> tuple[list[Shortlist], Entries | None]:
@@ -117,7 +132,7 @@ def _candidates(gallery: Searchable, asked: Sequence[Asked], plan: Plan) -> tupl
         near = shortlists(gallery, asked, plan)
         ids = list(dict.fromkeys(id for one in near for id in one.ids))
         try:
-            return near, gallery.fetch(ids) if ids else None
+            return near, gallery.fetch(ids, with_windows=plan.needs_windows) if ids else None
         except GalleryError:
             if look == LOOKS:
                 raise

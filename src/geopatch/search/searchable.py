@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from geopatch.engines.about import About, about_model
+from geopatch.engines.engine import Info, Shortlist
+from geopatch.engines.entry import Entries
+from geopatch.engines.filters import Where
 from geopatch.errors import GalleryError
 from geopatch.estimator import GeoPatch
-from geopatch.gallery.about import About, about_model
-from geopatch.gallery.engine import Info, Shortlist
-from geopatch.gallery.entry import Entries
-from geopatch.gallery.filters import Where
 from geopatch.search.late import Floats
 
 
@@ -24,7 +24,7 @@ class Searchable(Protocol):
 
     def get(self, id: str) -> Entries: ...
 
-    def fetch(self, ids: Sequence[str]) -> Entries: ...
+    def fetch(self, ids: Sequence[str], *, with_windows: bool = ...) -> Entries: ...
 
     def scan(self, batch_size: int = ..., where: Where = ...) -> Iterator[Entries]: ...
 

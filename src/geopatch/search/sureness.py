@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.gallery.engine import Shortlist
+from geopatch.engines.engine import Shortlist
 from geopatch.search.certificate import Certificate, cosine_certificate, no_certificate, token_certificate
 from geopatch.search.plan import Plan
 from geopatch.search.ranking import Ranking

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.gallery.filters import All, Either, Equal, Filter, Not, kind
-from geopatch.gallery.rows import Rows, chunks, marks, tag_value
+from geopatch.engines.filters import All, Either, Equal, Filter, Not, kind
+from geopatch.engines.rows import Rows, chunks, marks, tag_value
 
 Numbers = npt.NDArray[np.int64]
 

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.gallery.about import About
-from geopatch.gallery.entry import Entries, Metadata
+from geopatch.engines.about import About
+from geopatch.engines.entry import Entries, Metadata
 from geopatch.signal import Signal
 
 Row: TypeAlias = tuple[Any, ...]

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.engines.about import About
+from geopatch.engines.connection import Address, check_schema, connect, one_line_errors, take_lock
+from geopatch.engines.engine import Info, Shortlist
+from geopatch.engines.entry import Entries, Metadata
+from geopatch.engines.filters import Filter
+from geopatch.engines.packing import Row, as_entries, detail_row, dump, entry_row
+from geopatch.engines.postgres_sql import COLUMNS, INDEX, INSERT, condition, schema
+from geopatch.engines.rows import unknown_id
 from geopatch.errors import GalleryError
-from geopatch.gallery.about import About
-from geopatch.gallery.connection import Address, check_schema, connect, one_line_errors, take_lock
-from geopatch.gallery.engine import Info, Shortlist
-from geopatch.gallery.entry import Entries, Metadata
-from geopatch.gallery.filters import Filter
-from geopatch.gallery.packing import Row, as_entries, detail_row, dump, entry_row
-from geopatch.gallery.postgres_sql import COLUMNS, INDEX, INSERT, condition, schema
-from geopatch.gallery.rows import unknown_id
 
 INDEX_FROM = 100_000  # below, comparing all entries is quick and exact
 CANDIDATES_SEARCHING, MOST_CANDIDATES = 512, 1000

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from geopatch.engines.about import About
+from geopatch.engines.entry import Entries, Metadata, Value
+from geopatch.engines.packing import Row, as_entries, detail_row, dump, entry_row
 from geopatch.errors import GalleryError
-from geopatch.gallery.about import About
-from geopatch.gallery.entry import Entries, Metadata, Value
-from geopatch.gallery.packing import Row, as_entries, detail_row, dump, entry_row
 
 FILE = "gallery.sqlite"
 PAGE_BYTES = 32768  # tokens of one entry take about 4 kB: several fit into a page with little left over

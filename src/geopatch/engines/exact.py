@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.engines.about import About
+from geopatch.engines.engine import Info, Shortlist
+from geopatch.engines.entry import Entries, Metadata
+from geopatch.engines.filters import Filter
+from geopatch.engines.lock import lock
+from geopatch.engines.rows import Rows
 from geopatch.errors import GalleryError
-from geopatch.gallery.about import About
-from geopatch.gallery.engine import Info, Shortlist
-from geopatch.gallery.entry import Entries, Metadata
-from geopatch.gallery.filters import Filter
-from geopatch.gallery.lock import lock
-from geopatch.gallery.rows import Rows
 
 SCAN_BATCH = 1024
 

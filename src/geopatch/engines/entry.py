@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.engines.about import About, Widths
 from geopatch.errors import GalleryError
-from geopatch.gallery.about import About, Widths
 from geopatch.signal import Signal
 
 if TYPE_CHECKING:

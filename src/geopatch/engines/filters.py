@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from geopatch.engines.entry import JOINERS, NAME, Metadata, Value, checked_value
 from geopatch.errors import GalleryError
-from geopatch.gallery.entry import JOINERS, NAME, Metadata, Value, checked_value
 
 ORDERS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,

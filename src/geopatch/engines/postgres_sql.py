@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from geopatch.gallery.about import About
-from geopatch.gallery.entry import PLACE_FIELDS
-from geopatch.gallery.filters import All, Either, Equal, Filter, Not, Order, kind
+from geopatch.engines.about import About
+from geopatch.engines.entry import PLACE_FIELDS
+from geopatch.engines.filters import All, Either, Equal, Filter, Not, Order, kind
 
 Condition = tuple[str, list[Any]]  # SQL with a mark for each value, and the values
 

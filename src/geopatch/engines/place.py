@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from geopatch.engines.about import About
+from geopatch.engines.embedded import Embedded
+from geopatch.engines.engine import Engine
+from geopatch.engines.exact import Exact
+from geopatch.engines.postgres import Postgres
+from geopatch.engines.rows import Rows, engine_of
 from geopatch.errors import GalleryError
-from geopatch.gallery.about import About
-from geopatch.gallery.embedded import Embedded
-from geopatch.gallery.engine import Engine
-from geopatch.gallery.exact import Exact
-from geopatch.gallery.postgres import Postgres
-from geopatch.gallery.rows import Rows, engine_of
 from geopatch.storage import atomic_folder
 
 EXACT, SERVER = "exact:", ("postgresql://", "postgres://")

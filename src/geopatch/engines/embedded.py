@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.engines.engine import Info, Shortlist
+from geopatch.engines.entry import Entries
+from geopatch.engines.exact import Exact
+from geopatch.engines.filters import Filter
+from geopatch.engines.index import Index, Numbers, Vectors, build_index
+from geopatch.engines.packing import Row
+from geopatch.engines.passing import passing
+from geopatch.engines.rows import chunks, marks
+from geopatch.engines.tail import Tail, top
 from geopatch.errors import GalleryError
-from geopatch.gallery.engine import Info, Shortlist
-from geopatch.gallery.entry import Entries
-from geopatch.gallery.exact import Exact
-from geopatch.gallery.filters import Filter
-from geopatch.gallery.index import Index, Numbers, Vectors, build_index
-from geopatch.gallery.packing import Row
-from geopatch.gallery.passing import passing
-from geopatch.gallery.rows import chunks, marks
-from geopatch.gallery.tail import Tail, top
 
 INDEX_FROM = 100_000  # below, comparing all entries takes a few milliseconds and is exact
 LARGEST_LIMIT = 5_000  # a filter that leaves fewer entries than this is answered by comparing those

@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.gallery.about import About
-from geopatch.gallery.entry import Entries, Metadata
-from geopatch.gallery.filters import Filter
+from geopatch.engines.about import About
+from geopatch.engines.entry import Entries, Metadata
+from geopatch.engines.filters import Filter
 
 
 @dataclass(frozen=True, eq=False)
