@@ -24,7 +24,7 @@ from geopatch.evaluate.rival import evaluate_rival, train_rival
 SCORERS = ("cosine", "maxsim", "fused", "bridge")
 
 
-RIVALS = ("dtw-10", "minirocket", "minirocket-ridge")  # the last has a ridge for each training prompt
+RIVALS = ("dtw-10", "dtw", "minirocket", "minirocket-ridge")  # the last has a ridge for each training prompt
 
 
 def measure_rival(name: str, arguments: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from geopatch.evaluate.report import results_page
+from geopatch.evaluate.report import class_table, method_table, results_page, scorer_table
 from geopatch.evaluate.rows import Row
 
 ROW = Row(
@@ -52,3 +52,30 @@ def test_protocols_have_tables_of_their_own() -> None:
     assert "| `default` preset, R@1 / mAP |" in page
     assert "| `default` preset, strict-cross-record, R@1 / mAP |" in page
     assert page.count("| Leaf | 1 |") == 2
+
+
+def test_methods_stand_side_by_side() -> None:
+    rival = replace(ROW, preset="dtw-10, keep", scorer="own", config_digest="")
+    warped = replace(rival, stress="warped queries", scores={"recall@1": 0.1, "map": 0.05})
+    lines = method_table([ROW, rival, warped]).splitlines()
+    assert lines[0] == "| method: R@1 / mAP | seeds | clean | warped queries |"
+    assert lines[2] == "| GeoPatch default, cosine | 1 | 0.500 / 0.250 | - |"
+    assert lines[3] == "| dtw-10, keep | 1 | 0.500 / 0.250 | 0.100 / 0.050 |"
+
+
+def test_scorers_stand_side_by_side() -> None:
+    fused = replace(ROW, scorer="fused", scores={"recall@1": 0.75, "map": 0.5})
+    lines = scorer_table([fused, ROW], "target", lambda line: line.target).splitlines()
+    assert lines == [
+        "| target | seeds | cosine | fused |",
+        "|---|---|---|---|",
+        "| class | 1 | 0.500 / 0.250 | 0.750 / 0.500 |",
+    ]
+
+
+def test_classes_stand_below_each_other() -> None:
+    classes = {"N": {"recall@1": 0.9, "map": 0.8, "queries": 9.0}, "V": {"recall@1": 0.2, "map": 0.1, "queries": 1.0}}
+    strict = replace(ROW, protocol="strict-cross-record", protocol_digest="q", per_class={"N": classes["N"]})
+    lines = class_table([replace(ROW, per_class=classes), strict]).splitlines()
+    assert lines[0] == "| class | queries | standard, cosine | strict-cross-record, cosine |"
+    assert lines[2:] == ["| N | 9 | 0.900 / 0.800 | 0.900 / 0.800 |", "| V | 1 | 0.200 / 0.100 | - |"]

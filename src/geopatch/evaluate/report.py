@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from geopatch.evaluate.metrics import CLASS_MEAN
+from geopatch.evaluate.rival import SCORER as OWN
 from geopatch.evaluate.rows import Row, Summary, summarise
 from geopatch.scoring import SCORERS
 
@@ -35,6 +36,22 @@ def scorer_table(rows: Sequence[Row], first: str, name: Callable[[Summary], str]
     for told, found in lines.items():
         cells = " | ".join(_cell(found.get(scorer)) for scorer in scorers)
         body.append(f"| {told} | {next(iter(found.values())).seeds} | {cells} |")
+    return "\n".join([head, rule, *body])
+
+
+def method_table(rows: Sequence[Row]) -> str:
+    """R@1 / mAP of every method and scorer, a column for each stress: ours beside baselines."""
+    lines: dict[str, dict[str, Summary]] = {}
+    for summary in summarise(rows):
+        name = summary.preset if summary.scorer == OWN else f"GeoPatch {summary.preset}, {summary.scorer}"
+        lines.setdefault(name, {})[summary.stress] = summary
+    stresses = list(dict.fromkeys(stress for found in lines.values() for stress in found))
+    head = f"| method: R@1 / mAP | seeds | {' | '.join(stresses)} |"
+    rule = "|---|---|" + "---|" * len(stresses)
+    body = []
+    for name, found in lines.items():
+        cells = " | ".join(_cell(found.get(stress)) for stress in stresses)
+        body.append(f"| {name} | {next(iter(found.values())).seeds} | {cells} |")
     return "\n".join([head, rule, *body])
 
 
@@ -80,7 +97,7 @@ def _cell(line: Summary | None) -> str:
 def provenance(rows: Sequence[Row]) -> str:
     versions = sorted({", ".join(f"{name} {number}" for name, number in row.versions.items()) for row in rows})
     protocols = sorted({f"{row.protocol} ({row.protocol_digest})" for row in rows})
-    configs = sorted({f"{row.preset} {row.config_digest}" for row in rows})
+    configs = sorted({f"{row.preset} {row.config_digest}" for row in rows if row.config_digest})
     without = sum(row.without_positive for row in rows if (row.scorer, row.stress) == ("cosine", "clean"))
     return (
         f"Protocol {', '.join(protocols)}; config digests {', '.join(configs)}; devices "
