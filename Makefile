@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 TORCH := 2.13.0
+EXTRAS := frames ecg speech archive plot dtw gallery postgres multi-gpu
 BIN := .venv/bin
 LOCK := $(shell $(PYTHON) -c 'import sys; print("requirements.lock" if sys.version_info >= (3, 11) else "requirements-3.10.lock")')
 DEMO := .venv/.ready-for-demo
@@ -44,10 +45,10 @@ bench: $(READY)  ## run the benchmarks
 
 # torch stays at one version for everybody; its local tag (+cpu, +cu...) and its CUDA libraries depend on the machine and
 # are cut off. The extra `all` is spelled out: it names this package itself, which would be locked to this folder.
-lock: $(READY)  ## resolve the dependencies anew and write the lock of this Python
-	$(BIN)/pip-compile pyproject.toml --extra frames --extra ecg --extra plot --extra gallery --extra postgres --extra multi-gpu \
-	  --extra dev \
-	  --upgrade --upgrade-package torch==$(TORCH) --output-file .venv/lock.found \
+lock: $(READY)  ## write the lock of this Python; pins stay where they fit (make lock UPGRADE=--upgrade takes the newest)
+	@cp $(LOCK) .venv/lock.found
+	$(BIN)/pip-compile pyproject.toml $(addprefix --extra ,$(EXTRAS) dev) \
+	  $(UPGRADE) --upgrade-package torch==$(TORCH) --output-file .venv/lock.found \
 	  --quiet --no-header --no-config --strip-extras --no-build-isolation \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --unsafe-package pip
 	@{ echo "# Every library of all extras, pinned. Made by: make lock"; \

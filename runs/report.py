@@ -73,7 +73,7 @@ SPEECH = """## Speech
 
 CMU ARCTIC, two speakers, 593 prompts, 40 log-mel bands a hundred times a second (`runs/speech.py`). *prompt*: find the
 sentence among 296 utterances as the other speaker says it; the 148 test prompts were in no training. *speaker*: find
-the voice. The baselines search by prompt on the same frames, with amplitude kept and z-scored: DTW, free and with a band
+the voice. The baselines search by prompt on the same frames, with amplitude kept and z-scored: DTW, free and in a band
 of 10 %, MiniRocket's features as they are, and as ridge scores of the training prompts.
 """
 
