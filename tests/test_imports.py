@@ -38,6 +38,7 @@ ORDER = (
     "gallery",
     "evaluate",
     "search",
+    "stability",
     "plot",
     "demo",
     "cli",

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from geopatch.errors import ConfigError, SignalError, one_of
-from geopatch.evaluate.stability import Finding, Numbers, Setting, spread_of
 from geopatch.evaluate.stress import SEED, STRONGEST, warped
 from geopatch.geometry import DESCRIPTORS, geometry, motion
 from geopatch.model.encoder import Encoder, ModelConfig
 from geopatch.patches import PatchBatch, cut, stack
 from geopatch.scaffold import Scaffold, adaptive_scaffold, fixed_scaffold, random_scaffold
 from geopatch.signal import Signal
+from geopatch.stability.finding import Finding, Numbers, Setting, spread_of
 
 RULES = ("fixed", "adaptive")
 BATCH = 128

@@ -29,17 +29,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from geopatch.errors import SignalError, at_least
-from geopatch.evaluate.lipschitz import FACTORS, Pathway, Steepness, pathway, steepness
-from geopatch.evaluate.stability import Finding, spread_of
 from geopatch.evaluate.stress import SEED
 from geopatch.model.encoder import Encoder
 from geopatch.signal import Signal
+from geopatch.stability.finding import Finding, spread_of
+from geopatch.stability.lipschitz import FACTORS, Pathway, Steepness, pathway, steepness
 
 ETAS = (0.05, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40)
 PATCHES = 10_000
 LEVELS = ("window", "patch", "token")
 CONSTANTS = ("maximum", "typical", "local")
-BATCH = 64
+BATCH = 32
 ROUNDING = 1e-12  # what float64 leaves of the distance of two unit vectors that are the same
 SMALL = 1e-15
 
@@ -92,7 +92,7 @@ def measured_set(paths: Sequence[Pathway], largest: float) -> OperatingSet:
     valid = torch.cat([path.descriptors[path.valid] for path in paths])
     spread = valid.double().std(0, correction=0).to(valid.dtype)
     here = [steepness(path) for path in paths]
-    moved = [path.descriptors + noise(path, largest * spread, (0, place)) for place, path in enumerate(paths)]
+    moved = [path.descriptors + noise(path, largest * spread, (0, 0, place)) for place, path in enumerate(paths)]
     there = [steepness(path, g) for path, g in zip(paths, moved, strict=True)]
     maximum = _over([*here, *there], [*paths, *paths], torch.Tensor.max)
     typical = _over(here, paths, torch.Tensor.median)
@@ -157,7 +157,7 @@ def tightness(found: OperatingSet, eta: float, patches: int = PATCHES) -> list[F
     at_least("eta", eta, SMALL)
     rounds = math.ceil(patches / found.patches)
     parts = [
-        displacements(path, own, noise(path, eta * found.spread, (turn + 1, place)))
+        displacements(path, own, noise(path, eta * found.spread, (round(eta * 1e6), turn, place)))
         for turn in range(rounds)
         for place, (path, own) in enumerate(zip(found.paths, found.here, strict=True))
     ]

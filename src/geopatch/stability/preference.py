@@ -23,8 +23,8 @@ from geopatch.encoding import Encoding
 from geopatch.errors import SignalError, one_of
 from geopatch.evaluate.protocol import Labels, Mask, Places, Protocol
 from geopatch.evaluate.retrieval import Encoded, score
-from geopatch.evaluate.stability import Finding, Numbers
 from geopatch.scoring import LOCAL, SCORERS, similarities
+from geopatch.stability.finding import Finding, Numbers
 
 STRONGEST = "strongest"
 PREFERRING = (*SCORERS, STRONGEST)

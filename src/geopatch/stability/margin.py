@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.errors import ConfigError, SignalError, at_least
-from geopatch.evaluate.stability import Finding, Numbers, spread_of
 from geopatch.evaluate.stress import SEED
 from geopatch.search.certificate import cosine_certificate
+from geopatch.stability.finding import Finding, Numbers, spread_of
 
-DRIFTS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4)
+DRIFTS = (0.0, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 TURNS = 3  # draws of random drift
 SMALL = 1e-12
 

@@ -28,7 +28,6 @@ from geopatch.patches import PatchBatch, WindowBatch, stack
 from geopatch.signal import Signal
 
 FACTORS = ("gamma", "f", "A", "N")
-SHUT = 1e-9  # a gate below this lets nothing through
 
 Map = Callable[[Tensor], Tensor]
 
@@ -96,7 +95,7 @@ class Steepness:
     f: Tensor  # (B, K)
     A: Tensor  # (B,)
     N: Tensor  # (B,)
-    whole: Tensor  # (B, K) of T itself, over a_k / |M|: no constant below its maximum can do
+    whole: Tensor  # (B, K) of T itself in units of a_k / |M|: no constant below its maximum can do
 
 
 def steepness(path: Pathway, g: Tensor | None = None) -> Steepness:
@@ -106,29 +105,42 @@ def steepness(path: Pathway, g: Tensor | None = None) -> Steepness:
         c = path.condition(g)
         gated = path.token(c) * path.opening[..., None]
         head = path.head(gated)
-    count = path.valid.sum(1)
-    blocks = block_norms(path.head, gated) * path.valid
+    gamma, f, blocks = jacobians(path.condition, g), jacobians(path.token, c), jacobians(path.head, gated)
+    whole = _normaliser(head)[:, None] @ (blocks @ (f @ gamma))  # (B, K, D, G), but for a_k
+    count, valid = path.valid.sum(1), path.valid
     return Steepness(
-        block_norms(path.condition, g) * path.valid,
-        block_norms(path.token, c) * path.valid,
-        blocks.amax(1) * count,
+        norms(gamma) * valid,
+        norms(f) * valid,
+        (norms(blocks) * valid).amax(1) * count,
         1 / head.norm(dim=1),
-        block_norms(path.embedding, g) * count[:, None] / path.opening.clamp(min=SHUT) * path.valid,
+        norms(whole) * valid * count[:, None],
     )
 
 
-def block_norms(map: Map, x: Tensor) -> Tensor:
-    """Spectral norm (B, K) of the Jacobian of each output (B, D), or (B, K, D), by each patch of x (B, K, d).
+def jacobians(map: Map, x: Tensor) -> Tensor:
+    """Of each output (B, D), or (B, K, D), by each patch of x (B, K, d): (B, K, D, d).
 
     One backward pass an output: no row of the output depends on another window, nor, where there is a K, on another
-    patch, so the sum over rows has every row's own gradient. J'J is added up, for it is smaller than J.
+    patch, so the sum over rows has every row's own gradient.
     """
     x = x.detach().requires_grad_(True)
     with torch.enable_grad():
         sums = map(x).flatten(0, -2).sum(0)  # (D,)
-        gram = x.new_zeros((*x.shape, x.shape[-1]))  # (B, K, d, d)
-        for one in sums:
-            (row,) = torch.autograd.grad(one, x, retain_graph=True)
-            gram += row[..., :, None] * row[..., None, :]
-    norms: Tensor = torch.linalg.eigvalsh(gram)[..., -1].clamp(min=0).sqrt()
-    return norms
+        rows = [torch.autograd.grad(one, x, retain_graph=True)[0] for one in sums]
+    return torch.stack(rows, dim=2)
+
+
+def norms(matrices: Tensor) -> Tensor:
+    """Spectral norm of each: the root of the largest eigenvalue of J'J or JJ', whichever is smaller."""
+    tall = matrices.shape[-2] >= matrices.shape[-1]
+    gram = matrices.mT @ matrices if tall else matrices @ matrices.mT
+    largest: Tensor = torch.linalg.eigvalsh(gram)[..., -1]
+    return largest.clamp(min=0).sqrt()
+
+
+def _normaliser(head: Tensor) -> Tensor:
+    """The Jacobian (B, D, D) of head -> head / |head|."""
+    length = head.norm(dim=1)[:, None, None]
+    unit = head[..., None] / length
+    onto: Tensor = (torch.eye(head.shape[1]).to(head) - unit @ unit.mT) / length
+    return onto
