@@ -130,7 +130,7 @@ def _protocol(rows: Sequence[StabilityRow]) -> Table:
     for protocol in best:
         own = {str(row.setting["scorer"]): row for row in found if row.setting["protocol"] == protocol}
         cells = (f"{_short(row.values['recall@1'])}/{_short(row.values['map'])}" for row in own.values())
-        lines.append((protocol, *cells, " ".join(best[protocol])))
+        lines.append((protocol, *cells, " ".join(best[protocol]) if len(best[protocol]) < 3 else "a tie"))
     scorers = tuple(dict.fromkeys(str(row.setting["scorer"]) for row in found))
     return _table("R@1 / mAP by protocol", ("protocol",), (*scorers, "best R@1"), lines)
 
