@@ -89,7 +89,7 @@ def test_figures_hold_what_was_measured(rows: list[StabilityRow]) -> None:
     np.testing.assert_allclose(
         np.asarray(line.get_ydata()), [row.values["total_mean"] / row.values["apart"] for row in found]
     )
-    medians = [list(line.get_ydata()) for line in bound.axes[0].lines]
+    medians = [np.asarray(line.get_ydata()).tolist() for line in bound.axes[0].lines]
     expected = [row.values["median"] for row in of_topic(rows, "bound", level="token", constants="maximum")]
     assert medians[0] == pytest.approx(expected)
     assert len(margin_figure(rows).axes) == 2
@@ -120,7 +120,7 @@ def test_bad_rows_sizes_and_topics_are_refused(tmp_path: Path) -> None:
 
 
 def test_median_mean_and_p90() -> None:
-    found = spread_of(np.arange(11.0), "x_")
+    found = spread_of(np.arange(11, dtype=np.float64), "x_")
     assert found == pytest.approx({"x_median": 5.0, "x_mean": 5.0, "x_p90": 9.0})
     assert np.isnan(list(spread_of(np.zeros(0)).values())).all()
 
@@ -149,7 +149,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 def test_the_verb_measures_a_model_on_a_file(run: Run, tmp_path: Path) -> None:
     fitted().estimator.save(tmp_path / "model")
     data = waves()
-    np.savez(tmp_path / "waves.npz", X=np.stack([one.values for one in data.signals]), y=data.labels)
+    np.savez(tmp_path / "waves.npz", X=np.stack([one.values for one in data.signals]), y=np.asarray(data.labels))
     asked = ("waves.npz", "--model", "model", "--quick", "--device", "cpu", "--out", "found")
     code, out, err = run(*asked)
     assert code == 0, err

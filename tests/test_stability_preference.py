@@ -33,15 +33,20 @@ def encoded(count: int = 9, seed: int = 0) -> Encoded:
 
     def unit(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         drawn = rng.normal(size=shape)
-        return (drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)).astype(np.float32)
+        return np.asarray(drawn / np.linalg.norm(drawn, axis=-1, keepdims=True), dtype=np.float32)
 
     valid = np.ones((count, 4), dtype=bool)
     valid[::2, -1] = False
     tokens = unit(count, 4, 5) * valid[..., None]
     ids = tuple(f"w{n}" for n in range(count))
     encoding = Encoding(ids, unit(count, 6), tokens, valid, np.zeros((count, 4), dtype=np.int64))
-    start_s = np.arange(count) // 3 * 1.0
-    where = Places(np.asarray(ids), np.asarray([f"r{n % 3}" for n in range(count)]), start_s, start_s + 2)
+    start_s = np.asarray(np.arange(count) // 3, dtype=np.float64)
+    where = Places(
+        np.asarray(ids),
+        np.asarray([f"r{n % 3}" for n in range(count)]),
+        start_s,
+        np.asarray(start_s + 2, dtype=np.float64),
+    )
     return Encoded(encoding, where, np.asarray([["N", "V"][n % 2] for n in range(count)]))
 
 
