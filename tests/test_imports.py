@@ -39,6 +39,7 @@ ORDER = (
     "engines",
     "search",
     "gallery",
+    "stability",
     "plot",
     "demo",
     "cli",

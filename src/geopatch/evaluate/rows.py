@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, Protocol
 
 from geopatch.errors import DataError, GeoPatchError
 from geopatch.version import __version__
@@ -69,7 +69,13 @@ def config_digest(*configs: Any) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def append_rows(path: str | Path, rows: Iterable[Row]) -> None:
+class Told(Protocol):
+    """Anything that can say what it is as JSON: rows of retrieval, of stability."""
+
+    def as_dict(self) -> dict[str, Any]: ...
+
+
+def append_rows(path: str | Path, rows: Iterable[Told]) -> None:
     """Add rows to a JSONL file."""
     path = Path(path)
     try:
