@@ -40,6 +40,7 @@ ORDER = (
     "search",
     "plot",
     "demo",
+    "study",
     "cli",
     "__main__",
 )
