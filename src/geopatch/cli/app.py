@@ -20,6 +20,7 @@ VERBS = {
     "search": "Find the windows of a gallery nearest to a query.",
     "evaluate": "Measure retrieval on a test split, clean and with warped queries.",
     "stress": "Measure what warps, noise, gaps and shuffling cost, and draw it.",
+    "reproduce": "Run the whole study: every table and figure, and the claims of the paper.",
 }
 
 

@@ -14,6 +14,7 @@ from geopatch.plot.canvas import FAINT, QUERY, pyplot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 LOSS_TO_GAIN = ("#b2432f", "#f7f5f2", "#0b7a75")  # worse, the same, better
@@ -55,7 +56,7 @@ def heatmap(grid: Grid, title: str, unit: str, limit: float | None = None) -> Fi
     return figure
 
 
-def _colours() -> object:
+def _colours() -> Colormap:
     pyplot()
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -68,11 +69,7 @@ def _write(axes: Axes, values: npt.NDArray[np.float64], most: float) -> None:
     for row, line in enumerate(values):
         for column, value in enumerate(line):
             colour = "white" if abs(value) > DARK * most else QUERY
-            told = (
-                "–"
-                if np.isnan(value)
-                else f"{value:+.1f}".replace("-", "−").replace("+0.0", "0.0").replace("−0.0", "0.0")
-            )
+            told = "" if np.isnan(value) else f"{round(value, 1) + 0.0:+.1f}"  # + 0.0: -0 is 0
             axes.text(column, row, told, ha="center", va="center", fontsize=7.5, color=colour)
 
 

@@ -46,7 +46,13 @@ def frontier(points: Sequence[Point], x: Axis) -> list[Point]:
 
 
 def pareto(
-    groups: Mapping[str, Sequence[Point]], x: Axis, y: Axis, title: str, *, arrow: tuple[Point, Point] | None = None
+    groups: Mapping[str, Sequence[Point]],
+    x: Axis,
+    y: Axis,
+    title: str,
+    *,
+    arrow: tuple[Point, Point] | None = None,
+    name_all: bool = False,
 ) -> Figure:
     """Each group in its own colour, the frontier of all of them dashed; names on the frontier and on marked points."""
     everything = [point for points in groups.values() for point in points]
@@ -64,7 +70,7 @@ def pareto(
         axes.annotate("", (end.x, end.y), (start.x, start.y), arrowprops=style)
     if x.logarithmic:
         axes.set_xscale("log")
-    _label(axes, list(dict.fromkeys([*[p for p in everything if p.marked], *best])))
+    _label(axes, [point for point in everything if name_all or point.marked or point in best])
     axes.set_xlabel(x.label, fontsize=9)
     axes.set_ylabel(y.label, fontsize=9)
     axes.grid(color=FAINT, alpha=0.3, linewidth=0.5)

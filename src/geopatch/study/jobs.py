@@ -115,8 +115,8 @@ QUICK = Scope(
     robustness=("BasicMotions",),
     ablations=("nsrdb", "BasicMotions"),
     pool=("BME", "ItalyPowerDemand", "Plane", "SmoothSubspace", "SyntheticControl", "UMD"),
-    steps=20,
-    batch=32,
+    steps=12,
+    batch=16,
 )
 
 
