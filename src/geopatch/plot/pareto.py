@@ -102,6 +102,8 @@ def _scatter(axes: Axes, points: Sequence[Point], name: str, colour: str, marker
 
 def _label(axes: Axes, points: Sequence[Point]) -> None:
     """Names beside their points, each a little lower than the last where two would lie on each other."""
+    from matplotlib.patheffects import withStroke
+
     axes.figure.canvas.draw()  # the limits are known after it
     taken: list[tuple[float, float]] = []
     for point in sorted(points, key=lambda point: (-point.y, point.x)):
@@ -118,4 +120,6 @@ def _label(axes: Axes, points: Sequence[Point]) -> None:
             fontsize=7.5,
             fontweight="bold" if point.marked else "normal",
             color=QUERY,
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+            zorder=4,
         )

@@ -33,12 +33,12 @@ def rank_plot(panels: Sequence[Ranks], title: str) -> Figure:
     most = max(len(panel.ranks) for panel in panels)
     figure: Figure = pyplot().figure(figsize=(4.6 * len(panels), 1.4 + 0.27 * most), layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        _rank_panel(axes, panel)
+        _rank_panel(axes, panel, most)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=QUERY)
     return figure
 
 
-def _rank_panel(axes: Axes, panel: Ranks) -> None:
+def _rank_panel(axes: Axes, panel: Ranks, lines: int) -> None:
     order = sorted(panel.ranks, key=lambda name: panel.ranks[name])
     best = panel.ranks[order[0]]
     axes.axvspan(best, best + panel.apart, color=FAINT, alpha=0.28, linewidth=0)
@@ -54,8 +54,8 @@ def _rank_panel(axes: Axes, panel: Ranks) -> None:
     for label, name in zip(axes.get_yticklabels(), order, strict=True):
         label.set_color(RIGHT if name in panel.own else QUERY)
         label.set_fontweight("bold" if name in panel.own else "normal")
-    axes.invert_yaxis()
-    axes.set_xlim(1, len(order) + 0.6)
+    axes.set_ylim(lines - 0.4, -0.6)  # as many lines in every panel
+    axes.set_xlim(0.9, len(order) + 0.6)
     axes.set_xlabel(f"average rank (grey: within {panel.apart:.2f} of the best)", fontsize=8)
     axes.set_title(panel.title, loc="left", fontsize=9, color=QUERY)
     tidy(axes)

@@ -74,7 +74,7 @@ def robustness_heatmap(scores: Scores) -> Figure | None:
     names = list(dict.fromkeys(name for values in found.values() for name in values))
     lines = [[-values.get(name, NAN) for values in found.values()] for name in names]
     lines.append([-mean(values.values()) for values in found.values()])
-    columns = [STRESS_TITLES[stress].replace(", ", "\n") for _, stress in found]
+    columns = ["\n".join(STRESS_TITLES[stress].replace(", ", " ").split(" ", 1)) for _, stress in found]
     groups = [f"{preset} preset" for preset, _ in found]
     grid = plot.Grid(np.asarray(lines), [*(shown(name) for name in names), "mean"], columns, groups)
     return plot.heatmap(grid, "What each stress costs: R@1 by cosine", "% of the clean R@1", 40.0)
@@ -119,7 +119,7 @@ def cost_pareto(scores: Scores, cost: Cost) -> Figure | None:
 def rank_figure(scores: Scores) -> Figure | None:
     """Average ranks of all methods on the archive sets of table (a), and of the four on the pool."""
     panels = []
-    for title, names, methods in (("archive sets", UEA, contestants(scores)), ("pool", POOL, POOL_CONTESTANTS)):
+    for title, names, methods in (("archive sets", UEA, contestants(scores)), ("pool sets", POOL, POOL_CONTESTANTS)):
         for stress, told in (("clean", "clean"), (WARPED, "warped queries")):
             ranks, count = average_ranks(wide(scores, names, methods, stress))
             if len(ranks) > 1:

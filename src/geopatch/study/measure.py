@@ -24,7 +24,7 @@ from geopatch.study.jobs import Job
 from geopatch.study.pack import read_pack
 from geopatch.study.sets import ROBUSTNESS
 
-ABLATION_SCORERS = ("cosine", "maxsim", "fused")
+ABLATION_SCORERS = ("cosine", "maxsim")
 MOST_CHOOSING = 300  # training windows that a choice looks at
 
 

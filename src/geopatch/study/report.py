@@ -169,8 +169,8 @@ def _made_by(rows: Sequence[Row]) -> str:
     protocols = sorted({f"{row.protocol} ({row.protocol_digest})" for row in measured})
     hours = sum(seconds.values()) / 3600
     return (
-        f"{len(rows)} rows; {len(seconds)} fits, {hours:.1f} hours of them together. Protocols: {', '.join(protocols)}. "
-        f"Devices: {devices}. Versions: {'; '.join(versions)}."
+        f"{len(rows)} rows; {len(seconds)} fits, {hours:.1f} hours of them together. "
+        f"Protocols: {', '.join(protocols)}. Devices: {devices}. Versions: {'; '.join(versions)}."
     )
 
 
@@ -201,7 +201,12 @@ def compact(rows: Sequence[Row]) -> list[Row]:
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     with atomic_file(path) as partial:
-        partial.write_text("".join(json.dumps(row.as_dict()) + "\n" for row in rows), encoding="utf-8")
+        partial.write_text("".join(_line(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def _line(row: Row) -> str:
+    told = {name: value for name, value in row.as_dict().items() if name not in ("per_class", "failures") or value}
+    return json.dumps(told, separators=(",", ":"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
