@@ -18,7 +18,7 @@ from geopatch.study.cost import Cost, growths, mflop, read_cost, write_cost
 from geopatch.study.jobs import PARTS, QUICK, WHOLE, Job, Scope, jobs, write_jobs
 from geopatch.study.journal import Journal, merged
 from geopatch.study.pack import write_packs
-from geopatch.study.report import compact, write_report, write_rows
+from geopatch.study.report import SMALL, compact, write_report, write_rows
 from geopatch.study.run import Place, run, usable_device
 from geopatch.study.sets import FULL as ALL_WINDOWS
 from geopatch.study.sets import QUICK as FEW_WINDOWS
@@ -119,6 +119,6 @@ def _report(scope: Scope, out: Path, merge: Sequence[Path]) -> None:
     rows = compact(rows)
     write_rows(out / ROWS, rows)
     cost = read_cost(out / COST) if (out / COST).is_file() else None
-    drawn = write_report(rows, cost, reasons, out / PAGE, out / "figures")
+    drawn = write_report(rows, cost, reasons, out / PAGE, out / "figures", "" if scope == WHOLE else SMALL)
     failed = sum(row.failures for row in rows)
     click.echo(f"{len(rows)} rows, {failed} failed runs, {len(drawn)} figures: {out / PAGE}")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+LETTER, LINE = 5.4, 11.0  # pixels that a letter and a line of a name take
 STYLES = ((QUERY, "o"), (WRONG, "s"), (RIGHT, "^"), ("#7a5fb0", "D"))
 
 
@@ -105,21 +106,22 @@ def _label(axes: Axes, points: Sequence[Point]) -> None:
     from matplotlib.patheffects import withStroke
 
     axes.figure.canvas.draw()  # the limits are known after it
-    taken: list[tuple[float, float]] = []
+    taken: list[tuple[float, float, float]] = []  # left, right and height of each name
     for point in sorted(points, key=lambda point: (-point.y, point.x)):
         x, y = axes.transData.transform((point.x, point.y))
-        place = y
-        while any(abs(x - other_x) < 95 and abs(place - other_y) < 11 for other_x, other_y in taken):
-            place -= 11
-        taken.append((x, place))
+        right, place = x + LETTER * len(point.name) + 10, y
+        while any(x < end and start < right and abs(place - height) < LINE for start, end, height in taken):
+            place -= LINE
+        taken.append((x, right, place))
         axes.annotate(
             point.name,
             (point.x, point.y),
             xytext=(8, (place - y) * 0.72 - 2),
             textcoords="offset points",
+            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.6} if place < y else None,
             fontsize=7.5,
             fontweight="bold" if point.marked else "normal",
             color=QUERY,
             path_effects=[withStroke(linewidth=2.5, foreground="white")],
-            zorder=4,
+            zorder=2.5,
         )

@@ -31,6 +31,9 @@ mean over seeds. *Italic*: the paper's number. *Warped*: queries are read at t +
 stays as it is. Every test window is a query against the test side, itself left out.
 """
 
+SMALL = """**This is a small version**: few sets, few windows of each and few steps of training. It shows that all of it
+runs; its numbers say nothing about the methods, and what is said of sizes below holds for the whole study."""
+
 DATA = """## What the numbers stand on
 
 - Of the paper's 17 UEA sets {count} are here: {here}. Missing: {missing}. AbnormalHeartbeat is rebuilt from its source
@@ -78,11 +81,19 @@ only where patches are the work; our context stem reads the whole window, so its
 """
 
 
-def page(rows: Sequence[Row], cost: Cost | None, reasons: Mapping[str, str], figures: Sequence[str], place: str) -> str:
+def page(
+    rows: Sequence[Row],
+    cost: Cost | None,
+    reasons: Mapping[str, str],
+    figures: Sequence[str],
+    place: str,
+    note: str = "",
+) -> str:
     """All of it as Markdown; `place` is where the figures lie, seen from the page."""
     scores = Scores.of(rows)
     parts = [
         INTRODUCTION,
+        note,
         _data(scores),
         CLAIMS,
         claims_table(scores),
@@ -175,14 +186,14 @@ def _made_by(rows: Sequence[Row]) -> str:
 
 
 def write_report(
-    rows: Sequence[Row], cost: Cost | None, reasons: Mapping[str, str], path: Path, figures: Path
+    rows: Sequence[Row], cost: Cost | None, reasons: Mapping[str, str], path: Path, figures: Path, note: str = ""
 ) -> list[str]:
     """The page and its figures."""
     drawn = draw_all(Scores.of(rows), cost, figures)
     path.parent.mkdir(parents=True, exist_ok=True)
     place = figures.name if figures.parent == path.parent else str(figures)
     with atomic_file(path) as partial:
-        partial.write_text(page(rows, cost, reasons, drawn, place), encoding="utf-8")
+        partial.write_text(page(rows, cost, reasons, drawn, place, note), encoding="utf-8")
     return drawn
 
 

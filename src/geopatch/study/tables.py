@@ -62,14 +62,17 @@ def _main_line(scores: Scores, method: str, scorer: str, stress: str) -> list[st
         told = cell(*pair) + _amplitude(scores, column, method)
         theirs = _paper_pair(method, scorer, place) if stress == "clean" else None
         cells.append(f"{told}<br>*{theirs[0]:.3f} / {theirs[1]:.3f}*" if theirs else told)
-    rows = [row for row in scores.rows if method_of(row) == method and row.scores]
-    seeds = len({row.seed for row in rows})
-    return [
-        titled(method, scorer),
-        *cells,
-        "any" if method in WITHOUT_CHANCE else str(seeds),
-        str(scores.failures(method)),
-    ]
+    seeds = "any" if method in WITHOUT_CHANCE else str(_fewest_seeds(scores, method))
+    return [titled(method, scorer), *cells, seeds, str(scores.failures(method))]
+
+
+def _fewest_seeds(scores: Scores, method: str) -> int:
+    """On any of its sets."""
+    found: dict[str, set[int]] = {}
+    for row in scores.rows:
+        if method_of(row) == method and row.scores:
+            found.setdefault(row.data, set()).add(row.seed)
+    return min((len(seeds) for seeds in found.values()), default=0)
 
 
 def _amplitude(scores: Scores, data: str, method: str) -> str:
