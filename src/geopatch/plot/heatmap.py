@@ -60,9 +60,7 @@ def _colours() -> Colormap:
     pyplot()
     from matplotlib.colors import LinearSegmentedColormap
 
-    colours = LinearSegmentedColormap.from_list("loss to gain", LOSS_TO_GAIN)
-    colours.set_bad("#ececef")
-    return colours
+    return LinearSegmentedColormap.from_list("loss to gain", LOSS_TO_GAIN).with_extremes(bad="#ececef")
 
 
 def _write(axes: Axes, values: npt.NDArray[np.float64], most: float) -> None:
