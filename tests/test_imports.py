@@ -42,6 +42,7 @@ ORDER = (
     "stability",
     "plot",
     "demo",
+    "study",
     "cli",
     "__main__",
 )

@@ -55,11 +55,20 @@ def better_amplitude(
 
 
 def folds(train: Collection, most: int) -> Iterator[tuple[Collection, Collection]]:
-    """Halves with the same share of every class; the second fold is the first with its sides exchanged."""
+    """Halves with the same share of every class; the second fold is the first with its sides exchanged.
+
+    Where no class is large enough to have a pair in both halves, whole classes go to one half or the other.
+    """
     assert train.labels is not None
     draw = np.random.default_rng(0)
     side = np.full(len(train), -1)
-    for label in np.unique(train.labels):
+    classes, counts = np.unique(train.labels, return_counts=True)
+    if counts.max() < 2 * FOLDS:
+        kept = draw.permutation(classes)[: max(int(most / counts.max()), 2 * FOLDS)]
+        for place, label in enumerate(kept):
+            side[train.labels == label] = place % FOLDS
+        classes = classes[:0]
+    for label in classes:
         members = draw.permutation(np.flatnonzero(train.labels == label))
         members = members[: max(round(len(members) * min(1.0, most / len(train))), FOLDS)]
         side[members] = np.arange(len(members)) % FOLDS

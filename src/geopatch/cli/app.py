@@ -21,6 +21,7 @@ VERBS = {
     "evaluate": "Measure retrieval on a test split, clean and with warped queries.",
     "stress": "Measure what warps, noise, gaps and shuffling cost, and draw it.",
     "stability": "Measure what the theorems say: drift, bounds, margins, preferences.",
+    "reproduce": "Run the whole study: every table and figure, and the claims of the paper.",
 }
 
 

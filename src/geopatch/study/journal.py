@@ -1,0 +1,151 @@
+"""What is done: a line for each job in a file for each worker, so that a killed study goes on where it stood.
+
+A line is written at once when a job ends. One that was cut off does not count, and its job is done again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from geopatch.errors import GeoPatchError
+from geopatch.evaluate.rows import Row
+from geopatch.study.jobs import CHOOSE, Job
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A job that ended: with its rows, or with the reason for which it failed."""
+
+    job: str
+    rows: tuple[Row, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The folder of a study."""
+
+    folder: Path
+
+    @property
+    def rows(self) -> Path:
+        return self.folder / "rows"
+
+    @property
+    def claims(self) -> Path:
+        return self.folder / "claims"
+
+    @property
+    def choices(self) -> Path:
+        return self.folder / "choices"
+
+    def open(self) -> None:
+        """Make the folders, and forget the claims of workers that are no more."""
+        try:
+            for place in (self.rows, self.claims, self.choices):
+                place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise GeoPatchError(f"cannot write {self.folder}: {error.strerror}; give another folder") from error
+        for claim in self.claims.iterdir():
+            claim.unlink()
+
+    def claim(self, job: Job, worker: str) -> bool:
+        """Take a job; only one worker can."""
+        try:
+            place = os.open(self.claims / job.key, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        except FileExistsError:
+            return False
+        with os.fdopen(place, "w", encoding="utf-8") as file:
+            file.write(worker)
+        return True
+
+    def claimed_by(self, worker: str) -> list[str]:
+        return [claim.name for claim in sorted(self.claims.iterdir()) if claim.read_text(encoding="utf-8") == worker]
+
+    def write(self, worker: str, entry: Entry) -> None:
+        told = {"job": entry.job, "reason": entry.reason, "rows": [row.as_dict() for row in entry.rows]}
+        path = self.rows / f"{worker}.jsonl"
+        cut = path.is_file() and path.read_bytes()[-1:] not in (b"", b"\n")
+        with path.open("a", encoding="utf-8") as file:
+            file.write(("\n" if cut else "") + json.dumps(told) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def entries(self) -> dict[str, Entry]:
+        """Every job that ended, by its key; of one that ended twice, the time it succeeded."""
+        found: dict[str, Entry] = {}
+        for path in sorted(self.rows.glob("*.jsonl")):
+            for entry in _entries(path):
+                if entry.job not in found or not entry.reason:
+                    found[entry.job] = entry
+        return found
+
+    def ended(self) -> int:
+        """How many lines there are: quickly, for showing progress."""
+        return sum(path.read_bytes().count(b"\n") for path in self.rows.glob("*.jsonl"))
+
+    def has_choice(self, key: str) -> bool:
+        return (self.choices / f"{key}.json").is_file()
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        try:
+            told = json.loads(line)
+            yield Entry(told["job"], tuple(Row(**row) for row in told["rows"]), told["reason"])
+        except (json.JSONDecodeError, KeyError, TypeError):
+            continue  # cut off by a kill: not done
+
+
+def left(jobs: Iterable[Job], journal: Journal, *, retry: bool = False) -> list[Job]:
+    """The jobs still to do; those that failed are done again only with `retry`, or once what they lacked is there."""
+    ended = journal.entries()
+    return [job for job in jobs if not _is_done(job, ended.get(job.key), journal, retry)]
+
+
+def _is_done(job: Job, entry: Entry | None, journal: Journal, retry: bool) -> bool:
+    if entry is None or (entry.reason and retry):
+        return False
+    return bool(entry.reason) or job.aim != CHOOSE or journal.has_choice(job.key)
+
+
+def failure(job: Job, reason: str) -> Entry:
+    """A job that failed is a row without scores, so that tables can count it."""
+    if job.aim == CHOOSE:
+        return Entry(job.key, (), reason)
+    row = Row(
+        data=job.data,
+        data_digest="",
+        preset=job.method,
+        config_digest="",
+        seed=job.seed,
+        protocol="standard",
+        protocol_digest="",
+        scorer="",
+        stress="clean",
+        scores={},
+        queries=0,
+        without_positive=0,
+        fit_s=0.0,
+        encode_s=0.0,
+        peak_memory_mb=None,
+        device="",
+        failures=1,
+        target=job.target,
+    )
+    return Entry(job.key, (row,), reason)
+
+
+def merged(jobs: Sequence[Job], journals: Iterable[Journal]) -> tuple[list[Row], dict[str, str]]:
+    """The rows of all jobs in their order, and why jobs failed; a success anywhere stands before a failure."""
+    found: dict[str, Entry] = {}
+    for journal in journals:
+        for key, entry in journal.entries().items():
+            if key not in found or not entry.reason:
+                found[key] = entry
+    ended = [found[job.key] for job in jobs if job.key in found]
+    return [row for entry in ended for row in entry.rows], {entry.job: entry.reason for entry in ended if entry.reason}

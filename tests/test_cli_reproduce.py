@@ -1,0 +1,73 @@
+"""geopatch reproduce, on the sample that comes with the package."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from geopatch.cli import main
+from geopatch.evaluate.rows import read_rows
+from geopatch.study.jobs import QUICK, jobs, read_jobs
+
+FEW = ("default", "no-gate", "euclidean", "minirocket")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No data but the sample, and of the methods a few that are quick."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GEOPATCH_DATA", raising=False)
+    monkeypatch.setattr(
+        "geopatch.cli.reproduce.jobs", lambda *told, **named: [job for job in jobs(*told, **named) if job.method in FEW]
+    )
+    return tmp_path
+
+
+def test_quick_runs_from_the_sample_and_goes_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["reproduce", "--quick", "--steps=1", "--workers=1", "--device=cpu", "--part=main", "--part=ablations"])
+    told = capsys.readouterr()
+    assert "0 failed runs" in told.out
+    assert "sets are not under . and are left out" in told.err
+    rows = read_rows(here / "study" / "study.jsonl")
+    assert {row.preset.partition(",")[0] for row in rows} == set(FEW)
+    assert {row.data for row in rows} == {"BasicMotions"}
+    text = (here / "study" / "RESULTS.md").read_text()
+    assert "**This is a small version**" in text
+    assert (here / "study" / "figures" / "ablations.png").is_file()
+    main(["reproduce", "--quick", "--steps=1", "--workers=1", "--device=cpu", "--part=main", "--part=ablations"])
+    assert "0 of 6 jobs to do" in capsys.readouterr().err
+
+
+def test_prepare_writes_sets_and_jobs_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["reproduce", "--quick", "--prepare", "--out=elsewhere"])
+    assert "jobs in elsewhere/jobs.jsonl, their sets in cache/study-quick" in capsys.readouterr().out
+    assert (here / "cache" / "study-quick" / "BasicMotions.npz").is_file()
+    assert {job.data for job in read_jobs(here / "elsewhere" / "jobs.jsonl")} == {"BasicMotions"}
+    assert not (here / "elsewhere" / "rows").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--report"], "there are no rows of this study in study; run it without --report first"),
+        (["--workers=0"], "--workers must be at least 1, got 0"),
+        (["--part=appendix"], "'appendix' is not one of"),
+    ],
+)
+def test_mistakes_are_one_line(here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", *arguments])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_without_aeon_its_methods_are_left_out(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("geopatch.cli.reproduce.find_spec", lambda name: None)
+    monkeypatch.setattr("geopatch.cli.reproduce.QUICK", replace(QUICK, main=("BasicMotions",)))
+    main(["reproduce", "--quick", "--prepare"])
+    assert "aeon is not installed" in capsys.readouterr().err
+    assert all(job.needs == "torch" for job in read_jobs(here / "study" / "jobs.jsonl"))
