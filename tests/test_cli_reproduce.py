@@ -71,3 +71,13 @@ def test_without_aeon_its_methods_are_left_out(
     main(["reproduce", "--quick", "--prepare"])
     assert "aeon is not installed" in capsys.readouterr().err
     assert all(job.needs == "torch" for job in read_jobs(here / "study" / "jobs.jsonl"))
+
+
+def test_costs_alone_leave_the_jobs_and_rows_as_they_are(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    main(["reproduce", "--quick", "--steps=1", "--workers=1", "--device=cpu", "--part=main"])
+    before = (here / "study" / "jobs.jsonl").read_text()
+    monkeypatch.setattr("geopatch.cli.reproduce.growths", lambda repeats, scale: ())
+    main(["reproduce", "--quick", "--steps=1", "--part=complexity", "--out=other", "--merge=study"])
+    assert (here / "study" / "jobs.jsonl").read_text() == before
+    assert read_rows(here / "other" / "study.jsonl") == read_rows(here / "study" / "study.jsonl")
+    assert "MFLOP of encoding one window" in (here / "other" / "RESULTS.md").read_text()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -389,3 +392,25 @@ def test_classes_of_pairs_are_not_torn_apart() -> None:
 def test_the_presets_are_among_the_encoders() -> None:
     assert set(PRESETS) <= set(ENCODERS)
     assert len(set(POOL)) == 54
+
+
+def test_a_worker_needs_only_numpy_torch_and_scikit_learn(packs: Path, tmp_path: Path) -> None:
+    """A GPU machine has nothing else: what reads files, draws or talks to a terminal is not imported."""
+    absent = ("click", "rich", "aeon", "wfdb", "librosa", "soundfile", "matplotlib", "polars", "pandas")
+    write_jobs(tmp_path / "jobs.jsonl", jobs_of_baselines(("euclidean",)))
+    told = [f"--folder={tmp_path / 'out'}", f"--packs={packs}", f"--jobs={tmp_path / 'jobs.jsonl'}", "--device=cpu"]
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); from geopatch.study.run import main; main({told})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "0 jobs left"
+
+
+@pytest.mark.skipif("GEOPATCH_DATA" not in os.environ, reason="needs the data sets")
+def test_the_pool_is_every_set_with_30_training_windows_of_at_most_1500_samples() -> None:
+    found = set()
+    for path in (Path(os.environ["GEOPATCH_DATA"]) / "ucr_pool").glob("*.npz"):
+        with np.load(path, allow_pickle=False) as arrays:
+            count, length = arrays["X_train"].shape
+        if count >= 30 and length <= 1500:
+            found.add(path.stem)
+    assert found == set(POOL)

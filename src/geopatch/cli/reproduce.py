@@ -68,8 +68,9 @@ def command(
     plot.check_installed()
     scope = _scope(quick, steps)
     packs = cache / ("study-quick" if quick else "study")
-    if not only_report:
-        todo = _prepared(scope, parts, data_root, packs, quick, out)
+    asked = [part for part in parts if part != COMPLEXITY] if parts else list(PARTS)
+    if asked and not only_report:
+        todo = _prepared(scope, asked, data_root, packs, quick, out)
         if prepare:
             click.echo(f"{len(todo)} jobs in {out / JOBS}, their sets in {packs}")
             return
@@ -78,8 +79,9 @@ def command(
         rest = run(todo, place, retry=retry, tell=lambda line: click.echo(line, err=True))
         if rest:
             click.echo(f"{rest} jobs are left; give the same command again to go on", err=True)
-        if not parts or COMPLEXITY in parts:
-            _measure_cost(out / COST, quick)
+    if not only_report and (not parts or COMPLEXITY in parts):
+        out.mkdir(parents=True, exist_ok=True)
+        _measure_cost(out / COST, quick)
     _report(scope, out, merge)
 
 
@@ -88,9 +90,8 @@ def _scope(quick: bool, steps: int | None) -> Scope:
     return scope if steps is None else replace(scope, steps=steps, batch=scope.batch or 128)
 
 
-def _prepared(scope: Scope, parts: Sequence[str], root: Path, packs: Path, quick: bool, out: Path) -> list[Job]:
+def _prepared(scope: Scope, asked: Sequence[str], root: Path, packs: Path, quick: bool, out: Path) -> list[Job]:
     """The jobs whose sets are there, those sets prepared."""
-    asked = [part for part in parts if part != COMPLEXITY] if parts else list(PARTS)
     needed = dict.fromkeys(job.data for job in jobs(scope, parts=asked))
     with counting_bars() as report:
         there = write_packs(list(needed), root, packs, FEW_WINDOWS if quick else ALL_WINDOWS, report)
