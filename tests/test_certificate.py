@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from geopatch import scoring
 from geopatch.search.certificate import STEEPNESS, Certificate, cosine_certificate, token_certificate
+from geopatch.search.dtw import WEIGHT
 
 Vectors = npt.NDArray[np.float64]
 
@@ -167,8 +168,10 @@ def token_scores(scorer: str, query: Vectors, tokens: Vectors, others: Vectors, 
     similarity = scoring.similarities(
         torch.from_numpy(tokens), everything[:, 0], torch.from_numpy(other_tokens), everything
     )
-    local, _ = scoring.LOCAL[scorer]
-    return local(torch.from_numpy(cosines(query, others)), similarity).numpy()
+    local, _ = scoring.LOCAL["fused" if scorer == "dtw" else scorer]
+    scores = local(torch.from_numpy(cosines(query, others)), similarity).numpy()
+    distances = np.linspace(0, 3, scores.shape[1])  # of values, the same before and after the drift
+    return scores - WEIGHT * distances if scorer == "dtw" else scores
 
 
 @given(score=st.floats(-1, 1), above=st.floats(0, 2))

@@ -1,27 +1,111 @@
-"""The demo runs, measures and draws."""
+"""The demo runs, measures, makes a gallery, searches it and draws."""
 
 from __future__ import annotations
 
+import io
 import json
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 
 from geopatch import demo
 from geopatch.cli import main
+from geopatch.cli.demo import _program
 from geopatch.data.sample import ecg_windows
+from geopatch.errors import GalleryError
+from geopatch.estimator import GeoPatch
+from geopatch.gallery import Gallery
+
+PNG = b"\x89PNG"
 
 
-def test_demo_measures_both_samples_and_draws_hits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["demo", "--out", str(tmp_path / "demo"), "--steps", "2", "--json"])
-    told = json.loads(capsys.readouterr().out)
+def run(out: Path, *flags: str) -> str:
+    """What a short demo prints."""
+    with redirect_stdout(io.StringIO()) as said:
+        main(["demo", "--out", str(out), "--steps", "2", *flags])
+    return said.getvalue()
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo") / "out"
+
+
+@pytest.fixture(scope="module")
+def told(out: Path) -> dict[str, Any]:
+    """What a short demo says of itself."""
+    said: dict[str, Any] = json.loads(run(out, "--json"))
+    return said
+
+
+def test_demo_measures_both_samples_and_draws(told: dict[str, Any], out: Path) -> None:
     seen = {(row["data"], row["stress"]) for row in told["rows"]}
     assert seen == {
         (data, stress) for data in ("BasicMotions_TEST", "ecg_windows") for stress in ("clean", "warped queries")
     }
-    assert (tmp_path / "demo" / "hits.png").read_bytes().startswith(b"\x89PNG")
-    assert told["figure"] == str(tmp_path / "demo" / "hits.png")
+    assert told["figures"] == [str(out / "hits.png"), str(out / "alignment.png")]
+    assert all(Path(figure).read_bytes().startswith(PNG) for figure in told["figures"])
+
+
+def test_hits_are_of_other_patients_apart_and_certified(told: dict[str, Any]) -> None:
+    places = [(hit["record"], hit["start_s"]) for hit in told["hits"]]
+    assert len(places) == demo.SHOWN
+    for n, (record, start_s) in enumerate(places):
+        assert record != demo.QUERY_RECORD
+        assert all(abs(start_s - other) >= demo.MIN_GAP_S for name, other in places[:n] if name == record)
+    assert all("nearest by cosine" in hit["certificate"]["covers"] for hit in told["hits"])
+    right = sum(hit["metadata"] == {"beat": demo.QUERY_BEAT} for hit in told["hits"])
+    assert told["found"].startswith(f"{right} of the {demo.SHOWN} ")
+
+
+def test_the_gallery_holds_what_was_not_trained_on(told: dict[str, Any]) -> None:
+    _, after = demo._by_time(ecg_windows(), demo.TRAIN_S)
+    assert after.labels is not None
+    model = GeoPatch.load(told["model"], device="cpu")
+    with Gallery.open(told["gallery"], model=model, read_only=True) as gallery:
+        assert len(gallery) == len(after)
+        assert gallery.count(f"start_s < {demo.TRAIN_S}") == 0
+        assert gallery.count("beat == 'V'") == after.labels.tolist().count("V") > 0
+
+
+def test_the_search_that_it_names_works(told: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    main([*told["again"], "--json"])
+    again = json.loads(capsys.readouterr().out)
+    assert len(again["hits"]) == demo.SHOWN
+    assert all(hit["record"] != demo.QUERY_RECORD for hit in again["hits"])
+    assert all(Path(figure).read_bytes().startswith(PNG) for figure in again["figures"])
+
+
+def test_demo_can_be_run_again_and_prints_where_things_are(told: dict[str, Any], out: Path) -> None:
+    said = run(out)
+    for hit in told["hits"]:
+        assert hit["id"] in said
+    for place in (told["gallery"], told["model"], *told["figures"]):
+        assert place in said
+    assert " ".join(told["again"]) in said
+    assert "drift by less than the radius" in said
+
+
+def test_a_folder_that_is_no_gallery_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    with pytest.raises(GalleryError, match="gallery"):
+        demo.make_gallery(tmp_path, GeoPatch(), ecg_windows())
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_the_program_is_named_as_it_can_be_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "geopatch"
+    program.touch(mode=0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setenv("PATH", "")
+    assert _program() == str(program)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert _program() == "geopatch"
+    monkeypatch.setattr(sys, "argv", ["__main__.py"])
+    assert _program() == f"{sys.executable} -m geopatch"
 
 
 def test_no_sample_of_the_search_was_trained_on() -> None:
@@ -29,9 +113,3 @@ def test_no_sample_of_the_search_was_trained_on() -> None:
     assert max(signal.start_s + signal.duration_s for signal in before.signals) <= demo.TRAIN_S
     assert min(signal.start_s for signal in after.signals) >= demo.TRAIN_S
     assert len(before) > len(after) > 300
-
-
-def test_drawn_hits_do_not_overlap() -> None:
-    windows = ecg_windows().subset(np.arange(20))
-    kept = demo._apart(windows, np.asarray([4, 5, 3, 6, 2]))
-    assert kept == [4, 6, 2]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from geopatch.errors import MissingExtraError
 from geopatch.model import Encoder, ModelConfig
-from geopatch.search.dtw import dtw_distance, dtw_path, scaled
+from geopatch.search.dtw import dtw_distance, dtw_path, mean_distance, scaled
 from geopatch.signal import Signal
 
 
@@ -46,6 +46,12 @@ def test_a_signal_has_no_distance_to_itself_and_little_to_its_warp() -> None:
     one, slower = np.sin(6 * time)[:, None], np.sin(6 * time**1.1)[:, None]
     assert dtw_distance(one, one) == 0
     assert dtw_distance(one, slower) < 0.2 * float(np.linalg.norm(one - slower))
+
+
+def test_the_mean_distance_does_not_grow_with_length_and_channels() -> None:
+    one, other = np.zeros((5, 1)), np.full((5, 1), 3.0)
+    assert mean_distance(one, other) == pytest.approx(3)
+    assert mean_distance(np.zeros((40, 2)), np.full((40, 2), 3.0)) == pytest.approx(3)
 
 
 @pytest.mark.parametrize("amplitude", ["keep", "zscore", "both"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,8 @@ from geopatch.evaluate.protocol import MEANING, Protocol
 from geopatch.gallery import Gallery
 from geopatch.model import ModelConfig
 from geopatch.search import Hit, Span, search, search_batch
+from geopatch.search.certificate import token_certificate
+from geopatch.search.dtw import BAND, WEIGHT, scaled
 from geopatch.search.plan import SCORERS
 from geopatch.signal import Signal
 from geopatch.train import TrainConfig
@@ -212,11 +215,18 @@ def test_a_span_of_a_stored_record(encoded: Gallery) -> None:
     assert all(hit.record != "s" for hit in search(encoded, Span("s", 3.5, 5.625), protocol="strict-cross-record"))
 
 
-def test_dtw_orders_by_distance_and_brings_its_path(encoded: Gallery) -> None:
+def test_dtw_takes_the_distance_off_the_fused_score_and_brings_its_path(model: GeoPatch, encoded: Gallery) -> None:
     query = windows("s", 1)[3]
-    hits = search(encoded, query, 30, scorer="dtw")
-    assert (hits[0].id, hits[0].score) == (query.id, 0.0)
+    hits, fused = search(encoded, query, 30, scorer="dtw"), search(encoded, query, 30)
+    assert hits[0].id == query.id
+    assert hits[0].score == pytest.approx(2)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    before = {hit.id: hit.score for hit in fused}
+    for hit in hits:
+        assert hit.window is not None
+        asked, given = (values.tolist() for values in scaled(model.encoder_, [query, hit.window]))
+        distance = naive_search.dtw(asked, given, 1 + math.ceil(BAND * 32)) / math.sqrt(32 * 2)
+        assert hit.score == pytest.approx(before[hit.id] - WEIGHT * distance, abs=1e-5)
     for hit in hits[:3]:
         path_s = hit.explain().path_s
         assert path_s is not None
@@ -353,10 +363,14 @@ def test_an_engine_that_rounds_gets_no_certificate(gallery: Gallery, monkeypatch
     assert "the engine's cosines are off by up to" in sure.covers
 
 
-def test_dtw_over_all_candidates_has_nothing_to_certify(encoded: Gallery) -> None:
-    sure = search(encoded, windows("s", 1)[3], 2, scorer="dtw", certify=True)[0].certificate
-    assert sure is not None
-    assert (sure.radius, sure.covers.startswith("no certificate: dtw compared the values")) == (None, True)
+def test_dtw_is_certified_as_fused_is(encoded: Gallery) -> None:
+    """What it takes off is a distance of values, which do not drift."""
+    hits = search(encoded, windows("s", 1)[3], 3, scorer="dtw", certify=True)
+    outside = search(encoded, windows("s", 1)[3], 4, scorer="dtw")[3].score
+    for hit in hits:
+        assert hit.certificate == token_certificate("dtw", hit.score, outside, 3)
+    assert hits[0].certificate is not None
+    assert hits[0].certificate.radius == pytest.approx((hits[0].score - outside) / 8, abs=1e-5)
 
 
 def test_drift_within_the_radius_keeps_the_hit(tmp_path: Path) -> None:

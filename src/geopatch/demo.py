@@ -1,13 +1,13 @@
-"""The demo: train on the built-in sample, measure it clean and with warped queries, search it, draw what was found."""
+"""The demo: train on the built-in sample, measure it, make a gallery of it, search that and draw what was found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from geopatch import plot
 from geopatch.data.collection import Collection
@@ -16,36 +16,49 @@ from geopatch.estimator import GeoPatch
 from geopatch.evaluate.retrieval import evaluate, train
 from geopatch.evaluate.rows import Row
 from geopatch.evaluate.stress import warped
+from geopatch.gallery import Gallery
+from geopatch.search import Hit
+from geopatch.signal import Signal
 from geopatch.train.objective import TrainConfig
 
 MOTION_STEPS, ECG_STEPS = 120, 100  # enough to see it work in a minute or two; a real training takes 1200 and more
 TRAIN_S = 120.0  # of each recording's three minutes, those before this are trained on
-QUERY_RECORD, QUERY_LABEL = "119", "V"
-SHOWN = 6
+QUERY_RECORD, QUERY_BEAT = "119", "V"
+PROTOCOL, MIN_GAP_S, SHOWN = "strict-cross-record", 2.0, 6
+TITLE = "A ventricular beat of patient {} at another tempo, and the nearest windows of the other patients"
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo measured and where its figure is."""
+    """What the demo measured and found, and where it left its model, gallery and figures."""
 
     rows: list[Row]
-    figure: Path
+    hits: list[Hit]
+    model: Path
+    gallery: Path
+    figures: tuple[Path, Path]
     found: str
+    again: tuple[str, ...]  # arguments of a command that searches the gallery
 
 
 def run(
     out: Path, say: Callable[[str], None], *, progress: bool, device: str = "auto", steps: int | None = None
 ) -> Demo:
-    """Motions and heart beats, each trained, measured and searched."""
-    say("1 of 2  BasicMotions: four activities seen by a smart watch, 40 windows to train on and 40 to search")
+    """Motions and heart beats, each trained and measured; then a gallery of the heart beats, and a search of it."""
+    say("1 of 3  BasicMotions: four activities seen by a smart watch, 40 windows to train on and 40 to search")
     rows = _measure(*basic_motions(), steps or MOTION_STEPS, progress, device)[1]
-    say("2 of 2  MIT-BIH ECG: six patients, trained on two minutes of each, searched in the third")
+    say("2 of 3  MIT-BIH ECG: six patients, trained on two minutes of each, searched in the third")
     before, after = _by_time(ecg_windows(), TRAIN_S)
     estimator, ecg_rows = _measure(before, after, steps or ECG_STEPS, progress, device)
-    figure = out / "hits.png"
+    say(f"3 of 3  A gallery of the {len(after)} windows of the third minute, searched by a beat of one patient")
+    model, gallery, figures = out / "model", out / "gallery", (out / "hits.png", out / "alignment.png")
     out.mkdir(parents=True, exist_ok=True)
-    found = draw_hits(estimator, after, figure)
-    return Demo(rows + ecg_rows, figure, found)
+    estimator.save(model, overwrite=True)
+    make_gallery(gallery, estimator, after)
+    recorded = _example(after)
+    hits = _search(gallery, estimator, warped(recorded))
+    draw(recorded, hits, figures)
+    return Demo(rows + ecg_rows, hits, model, gallery, figures, _found(hits), _again(gallery, recorded))
 
 
 def _measure(
@@ -63,35 +76,50 @@ def _by_time(windows: Collection, until_s: float) -> tuple[Collection, Collectio
     return windows.subset(ends <= until_s), windows.subset(starts >= until_s)
 
 
-def draw_hits(estimator: GeoPatch, gallery: Collection, path: Path) -> str:
-    """One heart beat, played at another tempo, and the nearest windows of the other patients."""
-    assert gallery.labels is not None
-    records = np.asarray([signal.record for signal in gallery.signals])
-    place = int(np.flatnonzero((records == QUERY_RECORD) & (gallery.labels == QUERY_LABEL))[0])
-    query = warped(gallery.signals[place])
-    scores = estimator.transform(gallery.signals) @ estimator.transform([query])[0]
-    others = np.flatnonzero(records != query.record)
-    ranked = others[np.argsort(-scores[others], kind="stable")]
-    best = _apart(gallery, ranked)[:SHOWN]
-    label = str(gallery.labels[place])
+def make_gallery(folder: Path, estimator: GeoPatch, windows: Collection) -> None:
+    """A gallery of windows with the class of their beats. One that an earlier demo left is made anew."""
+    assert windows.labels is not None
+    if folder.exists():
+        Gallery.open(folder).close()  # refuses a folder that is no gallery, and one that is being written to
+        shutil.rmtree(folder)
+    with Gallery.create(folder, estimator) as gallery:
+        gallery.add(windows.signals, metadata=[{"beat": str(label)} for label in windows.labels])
+
+
+def _example(windows: Collection) -> Signal:
+    """The window that is searched by."""
+    assert windows.labels is not None
+    records = np.asarray([signal.record for signal in windows.signals])
+    return windows.signals[int(np.flatnonzero((records == QUERY_RECORD) & (windows.labels == QUERY_BEAT))[0])]
+
+
+def _search(folder: Path, estimator: GeoPatch, query: Signal) -> list[Hit]:
+    with Gallery.open(folder, model=estimator, read_only=True) as gallery:
+        return gallery.search(query, SHOWN, protocol=PROTOCOL, min_gap_s=MIN_GAP_S, certify=True)
+
+
+def _again(folder: Path, query: Signal) -> tuple[str, ...]:
+    """The same search by the window as it was recorded."""
+    how = ("--protocol", PROTOCOL, "--min-gap", f"{MIN_GAP_S:g}", "-k", str(SHOWN))
+    return ("search", str(folder), "--id", query.id, *how, "--plot", str(folder.parent / "again.png"))
+
+
+def _found(hits: Sequence[Hit]) -> str:
+    right = sum(_is_right(hit) for hit in hits)
+    return f"{right} of the {len(hits)} nearest windows of other patients are of the query's class {QUERY_BEAT}"
+
+
+def _is_right(hit: Hit) -> bool:
+    return bool(hit.metadata["beat"] == QUERY_BEAT)
+
+
+def draw(recorded: Signal, hits: Sequence[Hit], figures: tuple[Path, Path]) -> None:
+    """The query over its hits, and the best hit patch by patch."""
+    query = warped(recorded)
     shown = [
-        plot.Shown(gallery.signals[n], str(gallery.labels[n]), float(scores[n]), str(gallery.labels[n]) == label)
-        for n in best
+        plot.Shown(hit.window, str(hit.metadata["beat"]), hit.score, _is_right(hit))
+        for hit in hits
+        if hit.window is not None
     ]
-    title = (
-        f"A ventricular beat of patient {query.record} at another tempo, and the nearest windows of the other patients"
-    )
-    plot.save(plot.hits(query, label, shown, title, gallery.signals[place]), path)
-    right = sum(hit.right for hit in shown)
-    return f"{right} of the {len(shown)} nearest windows of other patients are of the query's class {label}"
-
-
-def _apart(gallery: Collection, ranked: npt.NDArray[np.intp]) -> list[int]:
-    """The ranked windows without those that overlap a better one."""
-    kept: list[int] = []
-    for place in ranked.tolist():
-        window = gallery.signals[place]
-        near = (gallery.signals[other] for other in kept if gallery.signals[other].record == window.record)
-        if all(abs(other.start_s - window.start_s) >= window.duration_s for other in near):
-            kept.append(place)
-    return kept
+    plot.save(plot.hits(query, QUERY_BEAT, shown, TITLE.format(query.record), recorded), figures[0])
+    plot.save(plot.alignment(query, hits[0]), figures[1])

@@ -3,29 +3,66 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+import sys
 from pathlib import Path
 
 import click
 
 from geopatch import demo
 from geopatch.cli import options
-from geopatch.cli.tables import print_summaries
+from geopatch.cli.tables import print_hits, print_summaries
 from geopatch.evaluate import summarise
 
 
 @click.command("demo", short_help="Train on the built-in sample, search it, and draw what was found.")
 @click.option(
-    "--out", default="demo", show_default=True, type=click.Path(path_type=Path), help="Folder for the figure."
+    "--out",
+    default="demo",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Folder for the model, the gallery and the figures.",
 )
 @click.option("--steps", type=int, help="Training steps, in place of the demo's own.")
 @options.device
 @options.as_json
 def command(out: Path, steps: int | None, device: str, as_json: bool) -> None:
-    """Train on the built-in sample, measure it clean and with warped queries, and draw a query with its hits."""
+    """Train on the built-in sample, measure it clean and with warped queries, make a gallery of heart beats, search it
+    and draw what was found."""
     result = demo.run(out, lambda line: click.echo(line, err=as_json), progress=not as_json, device=device, steps=steps)
     if as_json:
-        rows = [row.as_dict() for row in result.rows]
-        click.echo(json.dumps({"rows": rows, "figure": str(result.figure), "found": result.found}))
-        return
+        click.echo(json.dumps(_told(result)))
+    else:
+        _print(result)
+
+
+def _told(result: demo.Demo) -> dict[str, object]:
+    return {
+        "rows": [row.as_dict() for row in result.rows],
+        "hits": [hit.as_dict() for hit in result.hits],
+        "found": result.found,
+        "model": str(result.model),
+        "gallery": str(result.gallery),
+        "figures": [str(figure) for figure in result.figures],
+        "again": list(result.again),
+    }
+
+
+def _print(result: demo.Demo) -> None:
     print_summaries(summarise(result.rows))
-    click.echo(f"{result.found}\nfigure: {result.figure}")
+    click.echo()
+    print_hits(result.hits)
+    click.echo(result.found)
+    click.echo(f"gallery: {result.gallery}, made with the model {result.model}")
+    click.echo(f"figures: {result.figures[0]}, its hits; {result.figures[1]}, the best of them patch by patch")
+    click.echo(f"search it again, by the beat as it was recorded:\n  {_program()} {shlex.join(result.again)}")
+
+
+def _program() -> str:
+    """How this program can be called from here: by its name, by its path, or as a module."""
+    called = sys.argv[0]
+    if Path(called).stem != "geopatch":
+        return f"{shlex.quote(sys.executable)} -m geopatch"
+    found = shutil.which("geopatch")
+    return "geopatch" if found and Path(found).samefile(called) else shlex.quote(called)

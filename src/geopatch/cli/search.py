@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from geopatch import plot
 from geopatch.cli import options
+from geopatch.cli.tables import print_hits
 from geopatch.data import read
 from geopatch.data.physionet import read_wfdb
 from geopatch.data.read import READERS
@@ -183,35 +180,9 @@ def _print(hits: Sequence[Hit], explain: bool, pictures: Sequence[Path]) -> None
     if not hits:
         click.echo("no hits")
         return
-    Console().print(_table(hits))
-    for covers in dict.fromkeys(hit.certificate.covers for hit in hits if hit.certificate is not None):
-        ranks = [str(hit.rank) for hit in hits if hit.certificate is not None and hit.certificate.covers == covers]
-        click.echo(f"{', '.join(ranks)}: {covers}")
+    print_hits(hits)
     if explain:
         for hit in hits:
             click.echo(f"\n{hit.rank}. {hit.id}\n{hit.explain()}")
     for file in pictures:
         click.echo(f"figure: {file}")
-
-
-def _table(hits: Sequence[Hit]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
-    table.add_column("#", justify="right")
-    table.add_column("id", overflow="fold")
-    table.add_column("record", overflow="fold")
-    for name in ("start s", "stop s", hits[0].scorer):
-        table.add_column(name, justify="right", no_wrap=True)
-    certified = hits[0].certificate is not None
-    if certified:
-        table.add_column("radius", justify="right", no_wrap=True)
-    table.add_column("metadata", overflow="fold")
-    for hit in hits:
-        radius = [] if hit.certificate is None else [_radius(hit.certificate.radius)]
-        about = ", ".join(f"{name}={value}" for name, value in hit.metadata.items())
-        numbers = [f"{hit.start_s:g}", f"{hit.stop_s:g}", f"{hit.score:.3f}", *radius]
-        table.add_row(str(hit.rank), escape(hit.id), escape(hit.record), *numbers, escape(about))
-    return table
-
-
-def _radius(radius: float | None) -> str:
-    return "-" if radius is None else f"{radius:.4f}"

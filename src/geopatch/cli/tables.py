@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from geopatch.evaluate import Summary
 from geopatch.evaluate.metrics import CLASS_MEAN
 from geopatch.evaluate.stress import ROW_NAMES
+from geopatch.search import Hit
 
 CLASS_RECALL, CLASS_MAP = f"{CLASS_MEAN}recall@1", f"{CLASS_MEAN}map"
 HEADINGS = {"recall@1": "R@1", CLASS_RECALL: "class R@1", "recall@5": "R@5", "mrr": "MRR", "map": "mAP"}
@@ -47,6 +49,39 @@ def print_drops(summaries: Sequence[Summary], title: str = "under stress") -> No
         for data in dict.fromkeys(line.data for line in part):
             lines = [line for line in part if line.data == data]
             Console().print(_drop_table(lines, f"{_data(lines[0])} {title} ({_setting(lines[0])})"))
+
+
+def print_hits(hits: Sequence[Hit]) -> None:
+    """A line for each hit; below, what their certificates cover, each text with the ranks that it holds for."""
+    console = Console()
+    console.print(_hit_table(hits))
+    sure = [(hit.rank, hit.certificate.covers) for hit in hits if hit.certificate is not None]
+    for covers in dict.fromkeys(text for _, text in sure):
+        ranks = ", ".join(str(rank) for rank, text in sure if text == covers)
+        console.print(f"{ranks}: {covers}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _hit_table(hits: Sequence[Hit]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    table.add_column("#", justify="right")
+    table.add_column("id", overflow="fold")
+    table.add_column("record", overflow="fold")
+    for name in ("start s", "stop s", hits[0].scorer):
+        table.add_column(name, justify="right", no_wrap=True)
+    certified = hits[0].certificate is not None
+    if certified:
+        table.add_column("radius", justify="right", no_wrap=True)
+    table.add_column("metadata", overflow="fold")
+    for hit in hits:
+        radius = [] if hit.certificate is None else [_radius(hit.certificate.radius)]
+        about = ", ".join(f"{name}={value}" for name, value in hit.metadata.items())
+        numbers = [f"{hit.start_s:g}", f"{hit.stop_s:g}", f"{hit.score:.3f}", *radius]
+        table.add_row(str(hit.rank), escape(hit.id), escape(hit.record), *numbers, escape(about))
+    return table
+
+
+def _radius(radius: float | None) -> str:
+    return "-" if radius is None else f"{radius:.4f}"
 
 
 def _drop_table(lines: Sequence[Summary], title: str) -> Table:

@@ -8,7 +8,7 @@ are unit vectors, so with r < 1 none turns by more than t = asin r, and no angle
   along the great circle through hit, query and candidate, brings the two level, so no larger radius is sound for all.
 - A cosine changes by 2 sin t = 2 r at most. So does a maximum, a mean or a log-mean-exp of cosines: with tokens that
   drift as embeddings do, MaxSim and bridge change by 2 r and fused by 4 r, and a margin m is safe while r < m / (4 L)
-  with L = 1 or 2.
+  with L = 1 or 2. The distance that dtw takes off is one of values, which do not drift.
 
 The paper's form, margin > 4 r + 2 r^2, holds for dot products of embeddings that are not brought back to unit length.
 It is the smaller of the two and stands beside as `product_radius`.
@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 
 ROUNDING = 4e-6  # what float32 may have added to a score, or taken from it
-STEEPNESS = {"maxsim": 1, "bridge": 1, "fused": 2}  # how many cosines a score adds up
+STEEPNESS = {"maxsim": 1, "bridge": 1, "fused": 2, "dtw": 2}  # how many cosines a score adds up; values do not drift
 
 
 @dataclass(frozen=True)

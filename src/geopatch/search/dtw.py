@@ -16,6 +16,7 @@ from geopatch.patches import stack
 from geopatch.signal import Signal
 
 BAND = 0.1  # how far the path may leave the diagonal, as a share of the longer signal
+WEIGHT = 0.02  # of the distance beside the fused score; chosen on patients kept aside, see docs/search.md
 
 Samples = npt.NDArray[np.float64]
 Path = npt.NDArray[np.int64]
@@ -35,6 +36,11 @@ def scaled(encoder: Encoder, signals: Sequence[Signal]) -> list[Samples]:
 def dtw_distance(query: Samples, candidate: Samples, band: float = BAND) -> float:
     """Euclidean length of the best path inside the band, over all channels together."""
     return float(_library().distance(*_columns(query, candidate), **_settings(query, candidate, band)))
+
+
+def mean_distance(query: Samples, candidate: Samples, band: float = BAND) -> float:
+    """The same for one value: root mean square, so that length and number of channels do not count."""
+    return dtw_distance(query, candidate, band) / math.sqrt(max(len(query), len(candidate)) * query.shape[1])
 
 
 def dtw_path(query: Samples, candidate: Samples, band: float = BAND) -> Path:

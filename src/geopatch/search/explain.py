@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.search.dtw import WEIGHT
 from geopatch.search.late import (
     Floats,
     Mask,
@@ -22,7 +23,7 @@ NOTES = {
     "maxsim": "the score is the mean over query patches of the similarity with the best patch of the hit",
     "fused": "the score is the cosine of the embeddings plus the mean of MaxSim in both directions",
     "bridge": "the score is the mean over query patches of a soft maximum over the patches of the hit",
-    "dtw": "the score is the negative length of the warping path; the patch matches are evidence beside it",
+    "dtw": f"the score is that of fused less {WEIGHT:g} times the root mean square distance along the warping path",
 }
 
 
@@ -102,7 +103,7 @@ def _parts(scorer: str, similarity: Floats, pair: Floats) -> dict[tuple[int, int
     """What each matched pair of patches adds to the token score."""
     smooth = scorer == "bridge"
     forward = (smooth_of_candidate(similarity) if smooth else best_of_candidate(similarity))[0]  # (I,)
-    both = scorer == "fused"
+    both = scorer in ("fused", "dtw")
     parts: dict[tuple[int, int], float] = {}
     for i, j in enumerate(pair.argmax(1)):
         parts[i, int(j)] = float(forward[i]) / len(pair) / (2 if both else 1)

@@ -14,7 +14,7 @@ from geopatch.errors import GalleryError
 from geopatch.model.encoder import Encoder
 from geopatch.search.candidates import Rows, let_in
 from geopatch.search.certificate import Certificate
-from geopatch.search.dtw import dtw_distance, dtw_path, scaled
+from geopatch.search.dtw import WEIGHT, dtw_path, mean_distance, scaled
 from geopatch.search.explain import Tokens
 from geopatch.search.hit import Evidence, Hit
 from geopatch.search.late import late_scores, one_thread
@@ -50,12 +50,13 @@ def rank(query: Asked, near: Shortlist, entries: Entries, plan: Plan, encoder: E
     cosine = entries.embedding[rows] @ query.embedding
     if plan.scorer == "cosine":
         score = cosine
-    elif plan.scorer == "dtw":
-        score = _dtw_scores(query, entries, rows, plan.band, encoder)
     else:
         tokens, given = query.tokens, (entries.tokens[rows], entries.valid[rows])
         with one_thread():
-            score = late_scores(plan.scorer, cosine, tokens.tokens, tokens.valid, *given)
+            token_scorer = "fused" if plan.scorer == "dtw" else plan.scorer
+            score = late_scores(token_scorer, cosine, tokens.tokens, tokens.valid, *given)
+    if plan.scorer == "dtw":
+        score = score - WEIGHT * _distances(query, entries, rows, plan.band, encoder)
     best = sorted(range(len(rows)), key=lambda n: (-float(score[n]), entries.ids[rows[n]]))
     return Ranking(query, entries, rows[best], cosine[best].astype(np.float64), score[best].astype(np.float64))
 
@@ -100,12 +101,12 @@ def _hit(ranking: Ranking, n: int, place: int, plan: Plan, certify: Certify | No
     )
 
 
-def _dtw_scores(
+def _distances(
     query: Asked, entries: Entries, rows: Rows, band: float, encoder: Encoder | None
 ) -> npt.NDArray[np.float32]:
     windows = [_kept(entries, int(row)) for row in rows]
     asked, *given = scaled(_needed(encoder), [_window(query), *windows])
-    return -np.asarray([dtw_distance(asked, values, band) for values in given], dtype=np.float32)
+    return np.asarray([mean_distance(asked, values, band) for values in given], dtype=np.float32)
 
 
 def _path_seconds(query: Signal, hit: Signal, band: float, encoder: Encoder | None) -> npt.NDArray[np.float64]:

@@ -40,8 +40,6 @@ class Sureness:
                 f"stays among the {plan.depth} nearest by cosine, which {plan.scorer} ranks in an order not covered,"
             )
             return self._by_cosine(id, plan.depth, stays)
-        if plan.scorer == "dtw":
-            return no_certificate(plan.k, "dtw compared the values of every candidate; embeddings decided nothing")
         outside = _outside(self.score, plan.k)
         if outside is None:
             return no_certificate(plan.k, _all_in(len(self.score), plan.k))
