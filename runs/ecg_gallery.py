@@ -3,8 +3,8 @@
 Reads prepared windows (`geopatch data prepare mitdb`) and a model that was trained on the DS1 patients:
 
     geopatch fit mitdb --target beat --out beats
-    python runs/gallery.py search --cache cache --model beats --rows results/gallery.jsonl
-    python runs/gallery.py index --cache cache --model beats --rows results/gallery.jsonl
+    python runs/ecg_gallery.py search --cache cache --model beats --rows results/gallery.jsonl
+    python runs/ecg_gallery.py index --cache cache --model beats --rows results/gallery.jsonl
 
 `search` puts all windows of one side (test: the DS2 patients) into a gallery and searches it with some of each record,
 clean and warped, by every scorer. `index` puts real windows of all patients, cut five to a step, into a gallery from
