@@ -7,8 +7,8 @@ Reads prepared windows (`geopatch data prepare mitdb`) and a model that was trai
     python runs/ecg_gallery.py index --cache cache --model beats --rows results/gallery.jsonl
 
 `search` puts all windows of one side (test: the DS2 patients) into a gallery and searches it with some of each record,
-clean and warped, by every scorer; with `--tempos`, at other tempos too. `index` puts real windows of all patients, cut five to a step, into a gallery from
-an iterator and compares its shortlists with and without index.
+clean and warped, by every scorer; with `--tempos`, at other tempos too. `index` puts real windows of all patients, cut
+five to a step, into a gallery from an iterator and compares its shortlists with and without index.
 """
 
 from __future__ import annotations
