@@ -253,7 +253,8 @@ def compared(entries: Entries, plan: Plan) -> tuple[Ranking, Shortlist]:
 
 def unit(vectors: Vectors) -> npt.NDArray[np.float32]:
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return (vectors / np.where(length > 0, length, 1)).astype(np.float32)
+    scaled: npt.NDArray[np.float32] = (vectors / np.where(length > 0, length, 1)).astype(np.float32)
+    return scaled
 
 
 def pushed(entries: Entries, hit: int, radius: float) -> Entries:
