@@ -7,8 +7,8 @@ Reads prepared windows (`geopatch data prepare mitdb`) and a model that was trai
     python runs/ecg_gallery.py index --cache cache --model beats --rows results/gallery.jsonl
 
 `search` puts all windows of one side (test: the DS2 patients) into a gallery and searches it with some of each record,
-clean and warped, by every scorer. `index` puts real windows of all patients, cut five to a step, into a gallery from
-an iterator and compares its shortlists with and without index.
+clean and warped, by every scorer; with `--tempos`, at other tempos too. `index` puts real windows of all patients, cut
+five to a step, into a gallery from an iterator and compares its shortlists with and without index.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from geopatch.search.candidates import shortlists
 from geopatch.search.plan import Plan
 from geopatch.search.query import ask
 from geopatch.search.ranking import rank
+from geopatch.search.tempo import as_it_is, at_tempos
 from geopatch.signal import Signal
 
 SCORERS = ("cosine", "maxsim", "fused", "dtw")
@@ -82,23 +83,24 @@ def search_part(arguments: argparse.Namespace, folder: Path) -> None:
         for stress in ("clean", "warped queries"):
             queries = [windows.signals[n] if stress == "clean" else warped(windows.signals[n]) for n in chosen]
             for protocol in arguments.protocols:
-                found = first_hits(gallery, queries, Protocol(protocol), arguments.scorers)
+                found = first_hits(gallery, queries, Protocol(protocol), arguments.scorers, tempos=arguments.tempos)
                 for scorer, answers in found.items():
-                    how = {"protocol": protocol, "scorer": scorer, "stress": stress, "windows": len(windows)}
+                    how = {"protocol": protocol, "scorer": scorer, "tempos": arguments.tempos, "stress": stress}
                     about = {"part": "search", "side": arguments.side, "records": arguments.records, **how}
-                    told = {"encoder": gallery.about.encoder, "queries": len(labels)}
+                    told = {"encoder": gallery.about.encoder, "windows": len(windows), "queries": len(labels)}
                     write(arguments.rows, {**about, **recalls(answers, labels), **told})
 
 
 def first_hits(
-    gallery: Gallery, queries: Sequence[Signal], protocol: Protocol, scorers: Sequence[str]
+    gallery: Gallery, queries: Sequence[Signal], protocol: Protocol, scorers: Sequence[str], *, tempos: bool
 ) -> dict[str, list[str]]:
     """The class of each query's first hit by each scorer; what the scorers share is fetched once."""
-    plans = [Plan(1, scorer, protocol=protocol) for scorer in scorers]
+    plans = [Plan(1, scorer, protocol=protocol, tempos=tempos) for scorer in scorers]
     assert gallery.model is not None
     found: dict[str, list[str]] = {scorer: [] for scorer in scorers}
     for start in range(0, len(queries), CHUNK):
-        asked = ask(gallery, queries[start : start + CHUNK], gallery.model)
+        given = ask(gallery, queries[start : start + CHUNK], gallery.model)
+        asked = at_tempos(gallery, given, gallery.model) if tempos else as_it_is(given)
         for query, near in zip(asked, shortlists(gallery, asked, plans[0]), strict=True):
             entries = gallery.fetch(near.ids, with_windows="dtw" in scorers)
             for plan in plans:
@@ -196,6 +198,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--queries", type=int, default=200, help="of each record")
     parser.add_argument("--protocols", nargs="*", default=PROTOCOLS)
     parser.add_argument("--scorers", nargs="*", default=SCORERS)
+    parser.add_argument("--tempos", action="store_true", help="search by the queries at other tempos too")
     parser.add_argument("--windows", type=int, default=200_000, help="of the index part")
     parser.add_argument("--device", default="auto")
     return parser.parse_args()

@@ -55,16 +55,18 @@ def search(
     guard_s: float = 0.0,
     min_gap_s: float = 0.0,
     min_score: float = -np.inf,
+    tempos: Sequence[Entries] = (),
 ) -> list[tuple[str, float]]:
-    """Ids and scores of the hits of an entry."""
+    """Ids and scores of the hits of an entry. `tempos` are the entries with the query at each tempo in its place."""
+    tempos = tempos or (entries,)
     where = Places(np.asarray(entries.ids), np.asarray(entries.records), entries.start_s, entries.stop_s)
     candidates = [
         n
         for n in range(len(entries))
         if passes(entries.fields(n)) and naive.protocol(protocol, guard_s, where, where.records, query, n)[0]
     ]
-    candidates.sort(key=lambda n: -cosine(entries, query, n))
-    scored = [(n, score(entries, query, n, scorer)) for n in candidates[:shortlist]]
+    candidates.sort(key=lambda n: -max(cosine(one, query, n) for one in tempos))
+    scored = [(n, max(score(one, query, n, scorer) for one in tempos)) for n in candidates[:shortlist]]
     scored.sort(key=lambda pair: -pair[1])
     kept: list[tuple[int, float]] = []
     for n, value in scored:

@@ -46,6 +46,7 @@ FIGURES = (".png", ".svg")
 @click.option("--min-score", type=float, help="Leave out hits that score less.")
 @click.option("--band", default=BAND, show_default=True, help="How far a dtw path may leave the diagonal, as a share.")
 @click.option("--certify", is_flag=True, help="Say of each hit how far embeddings may drift before it leaves the top.")
+@click.option("--tempos", is_flag=True, help="Search also by the query at other tempos; the best score counts.")
 @click.option("--explain", is_flag=True, help="Say of each hit which patch of the query met which of its patches.")
 @click.option("--plot", "figure", type=click.Path(path_type=Path), help="Draw the hits, and the best one aligned.")
 @options.device

@@ -71,11 +71,15 @@ def _hit_table(hits: Sequence[Hit]) -> Table:
     certified = hits[0].certificate is not None
     if certified:
         table.add_column("radius", justify="right", no_wrap=True)
+    warped = any(hit.tempo for hit in hits)
+    if warped:
+        table.add_column("tempo", justify="right", no_wrap=True)
     table.add_column("metadata", overflow="fold")
     for hit in hits:
+        tempo = [f"{hit.tempo:+g}" if hit.tempo else "0"] if warped else []
         radius = [] if hit.certificate is None else [_radius(hit.certificate.radius)]
         about = ", ".join(f"{name}={value}" for name, value in hit.metadata.items())
-        numbers = [f"{hit.start_s:g}", f"{hit.stop_s:g}", f"{hit.score:.3f}", *radius]
+        numbers = [f"{hit.start_s:g}", f"{hit.stop_s:g}", f"{hit.score:.3f}", *radius, *tempo]
         table.add_row(str(hit.rank), escape(hit.id), escape(hit.record), *numbers, escape(about))
     return table
 

@@ -16,12 +16,35 @@ from geopatch.evaluate.protocol import Places, Protocol
 from geopatch.search.plan import Plan
 from geopatch.search.query import Asked
 from geopatch.search.searchable import Searchable
+from geopatch.search.tempo import Variants
 
 Rows = npt.NDArray[np.intp]
 
 
-def shortlists(gallery: Searchable, asked: Sequence[Asked], plan: Plan) -> list[Shortlist]:
+def shortlists(gallery: Searchable, asked: Sequence[Variants], plan: Plan) -> list[Shortlist]:
     """For each query its `depth` nearest candidates, and one more: the best of those outside.
+
+    A candidate is as near as it is to the nearest tempo of the query; that of the best `depth` is in the shortlist of
+    that tempo, so that nothing is missed.
+    """
+    near = iter(_shortlists(gallery, [query for variants in asked for query in variants], plan))
+    return [_nearest([next(near) for _ in variants], plan) for variants in asked]
+
+
+def _nearest(near: Sequence[Shortlist], plan: Plan) -> Shortlist:
+    """The shortlists of one query at several tempos as one, by the best cosine of each candidate."""
+    if len(near) == 1:
+        return near[0]
+    best: dict[str, np.float32] = {}
+    for one in near:
+        for id, score in zip(one.ids, one.scores, strict=True):
+            best[id] = max(score, best.get(id, score))
+    ids = sorted(best, key=lambda id: (-best[id], id))[: plan.depth + 1]
+    return Shortlist(tuple(ids), np.asarray([best[id] for id in ids], dtype=np.float32))
+
+
+def _shortlists(gallery: Searchable, asked: Sequence[Asked], plan: Plan) -> list[Shortlist]:
+    """The shortlist of each query at one tempo.
 
     What a strict protocol removes is filtered by the engine, so that it cannot crowd out what the protocol lets in.
     Queries with the same filter go to the engine together.

@@ -59,17 +59,19 @@ class Explanation:
     matches: tuple[Match, ...]
     path_s: npt.NDArray[np.float64] | None  # (P, 2) for dtw: seconds in query and hit that the path brings together
     note: str
+    tempo: float = 0.0  # the query's times are those of the query warped by this
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them."""
-        told = {name: getattr(self, name) for name in ("scorer", "score", "cosine", "token_score", "note")}
+        told = {name: getattr(self, name) for name in ("scorer", "score", "cosine", "tempo", "token_score", "note")}
         matches = [
             {**vars(match), "query_s": list(match.query_s), "hit_s": list(match.hit_s)} for match in self.matches
         ]
         return {**told, "matches": matches, "path_s": None if self.path_s is None else self.path_s.tolist()}
 
     def __str__(self) -> str:
-        lines = [f"{self.scorer} {self.score:.4f}, cosine {self.cosine:.4f}: {self.note}"]
+        warp = f", query warped by {self.tempo:+g}" if self.tempo else ""
+        lines = [f"{self.scorer} {self.score:.4f}, cosine {self.cosine:.4f}{warp}: {self.note}"]
         for match in self.matches:
             query, hit = (f"{start:.2f}-{stop:.2f} s" for start, stop in (match.query_s, match.hit_s))
             lines.append(f"query {query} ~ hit {hit}  similarity {match.similarity:.3f}  weight {match.weight:.3f}")

@@ -40,6 +40,7 @@ class Hit:
     metadata: Mapping[str, Any] = field(hash=False)
     certificate: Certificate | None = None  # None where none was asked for
     evidence: Evidence | None = field(default=None, repr=False, compare=False)
+    tempo: float = 0.0  # the warp of the query that scored best; 0 is the query as it is
 
     @property
     def window(self) -> Signal | None:
@@ -48,7 +49,7 @@ class Hit:
 
     @property
     def query_window(self) -> Signal | None:
-        """The values that were searched by, where they are known."""
+        """The values that were searched by, at the tempo that won, where they are known."""
         return None if self.evidence is None else self.evidence.query_window
 
     def with_window(self, window: Signal | None) -> Hit:
@@ -60,13 +61,14 @@ class Hit:
         """Which patch of the query met which patch of this window."""
         assert self.evidence is not None, "a hit of a search has its evidence"
         token_score, matches = explain_tokens(self.scorer, self.evidence.query, self.evidence.hit)
+        note = NOTES[self.scorer]
         return Explanation(
-            self.scorer, self.score, self.cosine, token_score, matches, self.evidence.path_s, NOTES[self.scorer]
+            self.scorer, self.score, self.cosine, token_score, matches, self.evidence.path_s, note, self.tempo
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them."""
-        names = ("rank", "id", "record", "start_s", "stop_s", "score", "scorer", "cosine")
+        names = ("rank", "id", "record", "start_s", "stop_s", "score", "scorer", "cosine", "tempo")
         told = {name: getattr(self, name) for name in names}
         sure = None if self.certificate is None else vars(self.certificate)
         return {**told, "metadata": dict(self.metadata), "certificate": sure}

@@ -28,6 +28,7 @@ class Plan:
     min_score: float | None = None
     band: float = BAND  # of dtw
     certify: bool = False
+    tempos: bool = False  # the query at other tempos too; each candidate keeps its best score
     depth: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -46,6 +46,7 @@ class Asked:
     place: Places | None
     window: Signal | None
     stored: bool
+    tempo: float = 0.0  # the strength of the warp that it was read with
 
     @property
     def id(self) -> str:
@@ -56,7 +57,7 @@ def ask(gallery: Searchable, queries: Sequence[Query], model: GeoPatch | None) -
     """Queries encoded together; those that are stored need no model."""
     found = [_stored(gallery, query) if isinstance(query, (str, Span)) else as_query(query) for query in queries]
     signals = [item for item in found if isinstance(item, Signal)]
-    encoded = iter(_encode(gallery, signals, model) if signals else ())
+    encoded = iter(encode(gallery, signals, model) if signals else ())
     named = [isinstance(query, (Signal, Span)) for query in queries]
     return [
         item if isinstance(item, Asked) else next(encoded) if has_place else replace(next(encoded), place=None)
@@ -109,7 +110,8 @@ def _joined(span: Span, windows: Iterable[Signal | None]) -> Signal:
     return Signal(values, told, rate_hz, kept[0].channels, span.record, span.start_s)
 
 
-def _encode(gallery: Searchable, signals: Sequence[Signal], model: GeoPatch | None) -> list[Asked]:
+def encode(gallery: Searchable, signals: Sequence[Signal], model: GeoPatch | None) -> list[Asked]:
+    """Signals encoded together."""
     if model is None:
         raise GalleryError("searching by a signal needs the gallery's model; give model=GeoPatch.load(folder)")
     rate_hz = gallery.about.rate_hz

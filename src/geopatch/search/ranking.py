@@ -17,9 +17,10 @@ from geopatch.search.certificate import Certificate
 from geopatch.search.dtw import WEIGHT, dtw_path, mean_distance, scaled
 from geopatch.search.explain import Tokens
 from geopatch.search.hit import Evidence, Hit
-from geopatch.search.late import late_scores, one_thread
+from geopatch.search.late import Floats, late_scores, one_thread
 from geopatch.search.plan import Plan
 from geopatch.search.query import Asked
+from geopatch.search.tempo import Variants
 from geopatch.signal import Signal
 
 Scores = npt.NDArray[np.float64]
@@ -30,9 +31,10 @@ Certify = Callable[[str], Certificate]  # by the id of a hit
 class Ranking:
     """Candidates of one query, best first. `rows` are their places among `entries`."""
 
-    query: Asked
+    asked: Variants  # the query at each tempo
     entries: Entries
     rows: Rows  # (N,)
+    won: Rows  # (N,) which of the tempos scored best; cosine and score are its
     cosine: Scores  # (N,)
     score: Scores  # (N,)
 
@@ -42,23 +44,36 @@ class Ranking:
         return {self.entries.ids[row]: float(score) for row, score in zip(self.rows, self.score, strict=True)}
 
 
-def rank(query: Asked, near: Shortlist, entries: Entries, plan: Plan, encoder: Encoder | None) -> Ranking:
-    """The shortlist in the order of the scorer; equal scores in the order of their ids."""
+def rank(asked: Variants, near: Shortlist, entries: Entries, plan: Plan, encoder: Encoder | None) -> Ranking:
+    """The shortlist in the order of the scorer, by the best tempo; equal scores in the order of their ids."""
     places = {id: n for n, id in enumerate(entries.ids)}
     rows = np.asarray([places[id] for id in near.ids[: plan.depth]], dtype=np.intp)
-    rows = let_in(query, entries, rows, plan.protocol)
-    cosine = entries.embedding[rows] @ query.embedding
-    if plan.scorer == "cosine":
-        score = cosine
-    else:
-        tokens, given = query.tokens, (entries.tokens[rows], entries.valid[rows])
-        with one_thread():
-            token_scorer = "fused" if plan.scorer == "dtw" else plan.scorer
-            score = late_scores(token_scorer, cosine, tokens.tokens, tokens.valid, *given)
-    if plan.scorer == "dtw":
-        score = score - WEIGHT * _distances(query, entries, rows, plan.band, encoder)
+    rows = let_in(asked[0], entries, rows, plan.protocol)
+    cosines = np.stack([entries.embedding[rows] @ query.embedding for query in asked])  # (tempos, N)
+    scores = np.stack(_scores(asked, cosines, entries, rows, plan, encoder))
+    won, every = scores.argmax(0), np.arange(len(rows))
+    cosine, score = cosines[won, every].astype(np.float64), scores[won, every].astype(np.float64)
     best = sorted(range(len(rows)), key=lambda n: (-float(score[n]), entries.ids[rows[n]]))
-    return Ranking(query, entries, rows[best], cosine[best].astype(np.float64), score[best].astype(np.float64))
+    return Ranking(asked, entries, rows[best], won[best], cosine[best], score[best])
+
+
+def _scores(
+    asked: Variants, cosines: Floats, entries: Entries, rows: Rows, plan: Plan, encoder: Encoder | None
+) -> list[Floats]:
+    """The scores (N,) of the candidates with the query at each tempo."""
+    if plan.scorer == "cosine":
+        return list(cosines)
+    given = entries.tokens[rows], entries.valid[rows]
+    scorer = "fused" if plan.scorer == "dtw" else plan.scorer
+    with one_thread():
+        scores = [
+            late_scores(scorer, cosine, query.tokens.tokens, query.tokens.valid, *given)
+            for query, cosine in zip(asked, cosines, strict=True)
+        ]
+    if plan.scorer == "dtw":
+        far = (_distances(query, entries, rows, plan.band, encoder) for query in asked)
+        scores = [score - WEIGHT * distance for score, distance in zip(scores, far, strict=True)]
+    return scores
 
 
 def hits(ranking: Ranking, plan: Plan, certify: Certify | None, encoder: Encoder | None) -> list[Hit]:
@@ -81,7 +96,7 @@ def _too_near(ranking: Ranking, kept: Sequence[int], n: int, gap_s: float) -> bo
 
 
 def _hit(ranking: Ranking, n: int, place: int, plan: Plan, certify: Certify | None, encoder: Encoder | None) -> Hit:
-    query, entries, row = ranking.query, ranking.entries, int(ranking.rows[n])
+    query, entries, row = ranking.asked[ranking.won[n]], ranking.entries, int(ranking.rows[n])
     window, path_s = entries.windows[row], None
     if plan.scorer == "dtw":
         path_s = _path_seconds(_window(query), _kept(entries, row), plan.band, encoder)
@@ -98,6 +113,7 @@ def _hit(ranking: Ranking, n: int, place: int, plan: Plan, certify: Certify | No
         metadata=entries.metadata[row],
         certificate=None if certify is None else certify(entries.ids[row]),
         evidence=Evidence(query.tokens, tokens, query.window, window, path_s),
+        tempo=query.tempo,
     )
 
 

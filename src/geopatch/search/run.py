@@ -14,10 +14,11 @@ from geopatch.search.candidates import shortlists
 from geopatch.search.dtw import BAND
 from geopatch.search.hit import Hit
 from geopatch.search.plan import Plan
-from geopatch.search.query import Asked, Query, ask
+from geopatch.search.query import Query, ask
 from geopatch.search.ranking import hits, rank
 from geopatch.search.searchable import Searchable, model_of
 from geopatch.search.sureness import sureness
+from geopatch.search.tempo import Variants, as_it_is, at_tempos
 from geopatch.signal import Signal
 
 CHUNK = 32  # queries whose candidates are in memory together
@@ -39,6 +40,7 @@ def search(
     min_score: float | None = None,
     band: float = BAND,
     certify: bool = False,
+    tempos: bool = False,
 ) -> list[Hit]:
     """The k windows of a gallery nearest to a query, best first.
 
@@ -47,7 +49,8 @@ def search(
     fused, bridge or dtw. `where` filters by metadata. A strict `protocol` leaves out windows of the query's record, all
     or those within `guard_s` of it. Hits of one record start at least `min_gap_s` apart; there may be fewer than k.
     `band` is how far a dtw path may leave the diagonal, as a share of the longer signal. With `certify`, each hit says
-    how far embeddings may drift before it leaves the top k.
+    how far embeddings may drift before it leaves the top k. With `tempos`, the query is searched as it is and warped by
+    0.05 of its length to either side, and each candidate keeps its best score.
     """
     return search_batch(
         gallery,
@@ -63,6 +66,7 @@ def search(
         min_score=min_score,
         band=band,
         certify=certify,
+        tempos=tempos,
     )[0]
 
 
@@ -81,12 +85,13 @@ def search_batch(
     min_score: float | None = None,
     band: float = BAND,
     certify: bool = False,
+    tempos: bool = False,
 ) -> list[list[Hit]]:
     """The hits of each of several queries, encoded and scored together."""
     if isinstance(queries, (str, Signal)):
         raise ConfigError("search_batch takes a list of queries; give one query to search")
     rule = Protocol(protocol, guard_s) if isinstance(protocol, str) else protocol
-    plan = Plan(k, scorer, shortlist, as_filter(where), rule, min_gap_s, min_score, band, certify)
+    plan = Plan(k, scorer, shortlist, as_filter(where), rule, min_gap_s, min_score, band, certify, tempos)
     used = model_of(gallery, model)
     return [
         found
@@ -96,7 +101,8 @@ def search_batch(
 
 
 def _searched(gallery: Searchable, queries: Sequence[Query], plan: Plan, model: GeoPatch | None) -> list[list[Hit]]:
-    asked = ask(gallery, queries, model)
+    given = ask(gallery, queries, model)
+    asked = at_tempos(gallery, given, model) if plan.tempos else as_it_is(given)
     near, entries = _candidates(gallery, asked, plan)
     if entries is None:
         return [[] for _ in asked]
@@ -126,7 +132,7 @@ def _with_windows(gallery: Searchable, found: list[list[Hit]]) -> list[list[Hit]
     return [[hit.with_window(windows[hit.id]) for hit in hits] for hits in found]
 
 
-def _candidates(gallery: Searchable, asked: Sequence[Asked], plan: Plan) -> tuple[list[Shortlist], Entries | None]:
+def _candidates(gallery: Searchable, asked: Sequence[Variants], plan: Plan) -> tuple[list[Shortlist], Entries | None]:
     """The shortlist of each query, and the entries of all of them; None where there are none."""
     for look in range(1, LOOKS + 1):
         near = shortlists(gallery, asked, plan)

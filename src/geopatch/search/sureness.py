@@ -3,6 +3,9 @@
 A cosine ranking is sure or not by the best cosine outside the top k. A scorer that ranked every candidate there is, by
 the best score outside the top k. A scorer that ranked a shortlist knows nothing of candidates that drift might bring
 into it; of its hits it is only said how surely they stay in the shortlist.
+
+At several tempos the same holds: a candidate has the best of several scores, and while none of them changes by more
+than some amount, their maximum does not either, nor does the least of several angles.
 """
 
 from __future__ import annotations
@@ -30,6 +33,12 @@ class Sureness:
     doubt: str = ""  # why nothing can be said
 
     def of(self, id: str) -> Certificate:
+        sure = self._of(id)
+        if sure.radius is None or not self.plan.tempos:
+            return sure
+        return replace(sure, covers=f"{sure.covers}; the query at each tempo drifts on its own")
+
+    def _of(self, id: str) -> Certificate:
         plan, everything = self.plan, len(self.cosine) <= self.plan.depth
         if self.doubt:
             return no_certificate(plan.k, self.doubt)
@@ -62,8 +71,9 @@ def sureness(ranking: Ranking, near: Shortlist, plan: Plan, *, indexed: int) -> 
     """What there is to certify hits by. Cosines are taken anew, in full precision."""
     places = {id: n for n, id in enumerate(ranking.entries.ids)}
     vectors = ranking.entries.embedding[[places[id] for id in near.ids]].astype(np.float64)
-    asked = ranking.query.embedding.astype(np.float64)
-    cosine = vectors @ asked / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(asked))
+    asked = [query.embedding.astype(np.float64) for query in ranking.asked]
+    cosines = [vectors @ one / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(one)) for one in asked]
+    cosine = np.max(cosines, axis=0)
     doubt = _doubt(cosine, near, indexed)
     return Sureness(plan, dict(zip(near.ids, cosine.tolist(), strict=True)), ranking.scores, doubt)
 
