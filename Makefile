@@ -45,7 +45,7 @@ bench: $(READY)  ## run the benchmarks
 # torch stays at one version for everybody; its local tag (+cpu, +cu...) and its CUDA libraries depend on the machine and
 # are cut off. The extra `all` is spelled out: it names this package itself, which would be locked to this folder.
 lock: $(READY)  ## resolve the dependencies anew and write the lock of this Python
-	$(BIN)/pip-compile pyproject.toml --extra frames --extra ecg --extra plot --extra gallery --extra postgres --extra multi-gpu \
+	$(BIN)/pip-compile pyproject.toml --extra frames --extra ecg --extra plot --extra gallery --extra postgres --extra serve --extra multi-gpu \
 	  --extra dev \
 	  --upgrade --upgrade-package torch==$(TORCH) --output-file .venv/lock.found \
 	  --quiet --no-header --no-config --strip-extras --no-build-isolation \

@@ -40,6 +40,7 @@ ORDER = (
     "search",
     "gallery",
     "plot",
+    "server",
     "demo",
     "cli",
     "__main__",

@@ -1,0 +1,55 @@
+"""Start the server, tell its address, and stop it when what is under way is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from geopatch.engines.place import Place
+from geopatch.errors import ConfigError, MissingExtraError
+from geopatch.estimator import GeoPatch
+from geopatch.gallery import Gallery
+from geopatch.server.settings import Settings
+
+KEEP_ALIVE_S = 75
+
+
+def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: Callable[[str], None]) -> None:
+    """Serve a gallery until SIGTERM or SIGINT; `started` gets the address when requests are taken."""
+    check_installed()
+    import uvicorn
+    from threadpoolctl import threadpool_limits
+
+    from geopatch.server.app import create_app
+
+    gallery = Gallery.open(place, model=model, read_only=True)
+    writing = Gallery.open(place, model=model) if settings.write_token is not None else None
+    app = create_app(gallery, settings, writing_to=writing)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,  # whoever connects is who asks: a header must not say otherwise
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=settings.limits.drain_s,
+        backlog=2048,
+    )
+    with threadpool_limits(1):
+        try:
+            listening = config.bind_socket()
+        except SystemExit as error:  # uvicorn has logged why
+            raise ConfigError(f"cannot listen on {settings.host}:{settings.port}; give another --port") from error
+        started(replace(settings, port=listening.getsockname()[1]).url)
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def check_installed() -> None:
+    """Refuse before the work, not after it, to serve without the libraries that do it."""
+    for library in ("fastapi", "uvicorn", "prometheus_client", "multipart"):
+        try:
+            __import__(library)
+        except ImportError as error:
+            raise MissingExtraError(library, "serve", "serving a gallery") from error
