@@ -16,6 +16,7 @@ Table = npt.NDArray[np.float64]
 SECONDS = {"time": 1.0, "time_s": 1.0, "t": 1.0, "seconds": 1.0, "sec": 1.0, "time_ms": 1e-3, "ms": 1e-3}
 SKIPPED = {"", "id", "index", "label", "sample", "sample #", "n"}  # columns that are no channel
 GAPS = {"", "?", "-", "na", "n/a", "nan", "null", "none"}
+CLOSE = 1e-5
 UNEVEN = 0.5  # share of a step by which times may miss an even clock
 
 
@@ -52,7 +53,9 @@ def _rate_hz(times_s: Table) -> float:
     even_s = times_s[0] + step_s * np.arange(len(times_s))
     if not step_s > 0 or np.abs(times_s - even_s).max() > UNEVEN * step_s:
         raise DataError("the times do not grow evenly; resample the signal, or leave the column out and give rate_hz")
-    return float(round(1 / step_s, 6))
+    rate_hz = float(1 / step_s)
+    plain = float(round(rate_hz, 2))  # times are written with few digits
+    return plain if abs(plain - rate_hz) < CLOSE * rate_hz else rate_hz
 
 
 def _text(data: bytes) -> str:

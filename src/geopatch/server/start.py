@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -43,7 +45,18 @@ def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: 
         except SystemExit as error:  # uvicorn has logged why
             raise ConfigError(f"cannot listen on {settings.host}:{settings.port}; give another --port") from error
         started(replace(settings, port=listening.getsockname()[1]).url)
+        _end_on_sigterm()
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def _end_on_sigterm() -> None:
+    """uvicorn sends itself the signal again when all is done: that is a good end, with exit code 0."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(0)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, end)
 
 
 def check_installed() -> None:

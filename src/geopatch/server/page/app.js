@@ -82,13 +82,14 @@ function show(source, signal, span = null) {
   $("query-told").textContent = `${source.kind === "file" ? source.name : `record ${source.name}`} · ${seconds(signal.samples / signal.rate_hz)} s at ${signal.rate_hz} Hz`;
   for (const node of $("records").children) node.setAttribute("aria-selected", String(source.kind === "record" && node.dataset.name === source.name));
   showChannels();
+  $("protocol").disabled = source.kind === "file"; // a file is of no stored record
   if (!span) $("results").hidden = true;
   plot.show(signal, told.window_s, span);
 }
 
 function settle() {
   running?.abort();
-  $("match").hidden = true;
+  hits.close();
   $("hits").replaceChildren();
   history.replaceState(null, "", location.pathname);
 }
@@ -137,7 +138,7 @@ async function search(wanted = null) {
   const own = running = new AbortController();
   Object.assign(state, { searched: true, hit: null });
   $("results").hidden = false;
-  $("match").hidden = true;
+  hits.close();
   $("took").textContent = "searching …";
   problem(null);
   const body = settings();
@@ -170,16 +171,17 @@ async function explain(id, scroll) {
   try {
     const answer = await api.explain({ ...settings(), hit: id }, running?.signal);
     if (state.hit !== id) return;
-    $("match").hidden = false;
-    const { title, close } = showMatch($("match"), answer, 0);
+    hits.panel.hidden = false;
+    const { title, close } = showMatch(hits.panel, answer, 0, $("hits").clientWidth);
+    hits.open();
     close.addEventListener("click", () => {
-      $("match").hidden = true;
+      hits.close();
       state.hit = null;
       remember();
-      $("hits").querySelector('[aria-selected="true"]')?.focus();
+      $("hits").querySelector('[aria-expanded="true"]')?.focus();
       hits.select(null);
     });
-    if (scroll) { $("match").scrollIntoView({ block: "nearest", behavior: "smooth" }); title.focus({ preventScroll: true }); }
+    if (scroll) { hits.panel.scrollIntoView({ block: "nearest", behavior: "smooth" }); title.focus({ preventScroll: true }); }
     remember();
   } catch (error) {
     if (error.name !== "AbortError") problem(error, () => explain(id, scroll));

@@ -6,7 +6,7 @@ const WIDTH = 240, HEIGHT = 96;
 
 function picture(query, hit, c) {
   if (!hit) return element("p", { class: "hint" }, "the gallery keeps no values of this window");
-  const lines = [query, hit].map(window => window && channel(window, c).map((value, _, all) => value));
+  const lines = [query, hit].map(window => window && channel(window, c));
   const centred = lines.map(values => values && values.map(value => value === null ? null : value - median(values)));
   const longest = Math.max(...[query, hit].filter(Boolean).map(window => window.values.length / window.rate_hz));
   const x = scale(0, longest, 2, WIDTH - 2);
@@ -31,12 +31,12 @@ function card(hit, query, c) {
   const tags = Object.entries(hit.metadata).map(([name, value]) =>
     element("span", { class: "tag", title: `${name}: ${value}` }, `${name} ${value}`));
   const where = `${hit.record} · ${seconds(hit.start_s)}–${seconds(hit.stop_s)} s`;
-  const node = element("div", { class: "hit", role: "option", tabIndex: -1 },
+  const node = element("div", { class: "hit", role: "button", tabIndex: -1 },
     element("header", {}, element("span", { class: "rank" }, `${hit.rank}`), element("span", { class: "where", title: hit.id }, where),
       element("span", { class: "score" }, score)),
     picture(query, hit.window, c), element("div", { class: "tags" }, ...tags), sureness(hit.certificate));
   node.setAttribute("aria-label", `Hit ${hit.rank}: ${where}, score ${score}`);
-  node.setAttribute("aria-selected", "false");
+  node.setAttribute("aria-expanded", "false");
   node.dataset.id = hit.id;
   return node;
 }
@@ -50,6 +50,9 @@ export class Hits {
       if (node) this.choose(node, true);
     });
     place.addEventListener("keydown", event => this.key(event));
+    this.panel = element("section", { class: "card match", id: "match", hidden: true });
+    this.panel.setAttribute("aria-labelledby", "match-title");
+    addEventListener("resize", () => this.open());
   }
 
   loading(count) {
@@ -72,9 +75,23 @@ export class Hits {
   select(id) {
     for (const node of this.place.querySelectorAll(".hit")) {
       const own = node.dataset.id === id;
-      node.setAttribute("aria-selected", String(own));
+      node.setAttribute("aria-expanded", String(own));
       if (own) this.here(node, false);
     }
+  }
+
+  // The explanation opens below the row of the chosen hit.
+  open() {
+    const chosen = this.place.querySelector('[aria-expanded="true"]');
+    if (this.panel.hidden || !chosen) return;
+    this.panel.remove();
+    const row = [...this.place.querySelectorAll(".hit")].filter(node => node.offsetTop === chosen.offsetTop);
+    row.at(-1).after(this.panel);
+  }
+
+  close() {
+    this.panel.hidden = true;
+    this.panel.remove();
   }
 
   here(node, focus = true) {

@@ -61,13 +61,13 @@ function certificate(sure) {
   return [fact("certificate", ...told), fact("what it covers", sure.covers)];
 }
 
-export function showMatch(place, answer, c) {
+export function showMatch(place, answer, c, across) {
   const { hit, query } = answer, why = hit.explanation;
   const close = element("button", { class: "quiet", type: "button", id: "close-match" }, "Close");
   const title = element("h2", { id: "match-title", tabIndex: -1 }, `Why hit ${hit.rank}: ${hit.record}, ${seconds(hit.start_s)}–${seconds(hit.stop_s)} s`);
   const row = element("div", { class: "row" }, title, element("p", { class: "told" }, `${hit.scorer} ${(hit.score ?? 0).toFixed(3)} · cosine ${hit.cosine.toFixed(3)}`), close);
   close.style.marginLeft = "auto";
-  const width = Math.max(place.clientWidth - 34, 280);
+  const width = Math.max(across - 36, 260);
   const picture = query.window && hit.window ? figure(query.window, hit.window, bands(why), c, width)
     : element("p", { class: "hint" }, "the gallery keeps no values to draw");
   const facts = element("dl", { class: "facts" }, fact("score", why.note), ...certificate(hit.certificate),
