@@ -13,7 +13,10 @@ export class Filters {
   }
 
   told() {
-    this.clear.hidden = this.where() === null;
+    const now = JSON.stringify(this.where());
+    if (now === this.before) return;
+    this.before = now;
+    this.clear.hidden = now === "null";
     this.changed();
   }
 
@@ -72,7 +75,8 @@ export class Filters {
         if (sign && sign in rule) box.value = rule[sign];
       }
     }
-    this.clear.hidden = this.where() === null;
+    this.before = JSON.stringify(this.where());
+    this.clear.hidden = this.before === "null";
   }
 
   reset() {
