@@ -38,7 +38,10 @@ def make_place(folder: Path) -> Path:
     model = GeoPatch(model=config, train=train, device="cpu").fit(chosen.signals, chosen.labels)
     model.save(folder / "model")
     assert chosen.labels is not None
-    rows = [{"beat": str(label), "second": signal.start_s} for signal, label in zip(chosen.signals, chosen.labels)]
+    rows = [
+        {"beat": str(label), "second": signal.start_s}
+        for signal, label in zip(chosen.signals, chosen.labels, strict=True)
+    ]
     with Gallery.create(folder / "gallery", model) as made:
         made.add(chosen.signals, metadata=rows)
     return folder
@@ -51,7 +54,9 @@ def client_of(place: Path, settings: Settings | None = None) -> Iterator[TestCli
     model = GeoPatch.load(place / "model", device="cpu")
     writing = Gallery.open(place / "gallery", model=model) if settings.write_token else None
     app = create_app(Gallery.open(place / "gallery", model=model, read_only=True), settings, writing_to=writing)
-    with TestClient(app, base_url="http://127.0.0.1", client=("127.0.0.1", 5000), raise_server_exceptions=False) as found:
+    with TestClient(
+        app, base_url="http://127.0.0.1", client=("127.0.0.1", 5000), raise_server_exceptions=False
+    ) as found:
         yield found
 
 

@@ -88,7 +88,11 @@ def opened(page: Page, server: Server, hash: str = "") -> Page:
 def drop(page: Page, path: Path) -> None:
     """As a hand does it: the file falls onto the page."""
     data = page.evaluate_handle(
-        """([name, text]) => { const data = new DataTransfer(); data.items.add(new File([text], name)); return data; }""",
+        """([name, text]) => {
+            const data = new DataTransfer();
+            data.items.add(new File([text], name));
+            return data;
+        }""",
         [path.name, path.read_text()],
     )
     page.dispatch_event("#drop", "dragover", {"dataTransfer": data})

@@ -133,7 +133,9 @@ def test_files_of_every_format_find_themselves(client: TestClient, gallery: Gall
     files = [("file", part) for part in parts]
     read = client.post("/api/read", files=files, data=fields).json()
     assert (read["samples"], read["width"], read["rate_hz"]) == (256, 2, 128.0)
-    told = client.post("/api/search/file", files=files, data={**fields, "options": '{"k": 1, "scorer": "cosine"}'}).json()
+    told = client.post(
+        "/api/search/file", files=files, data={**fields, "options": '{"k": 1, "scorer": "cosine"}'}
+    ).json()
     if kind != "wav":  # clipped and scaled, it may look like another
         assert told["hits"][0]["id"] == "119@3s"
     assert told["hits"][0]["cosine"] > 0.9

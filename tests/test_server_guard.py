@@ -52,7 +52,9 @@ def closed_client(place: Path) -> Iterator[TestClient]:
         yield found
 
 
-@pytest.mark.parametrize("headers", [{}, READER, {"Authorization": f"Bearer {WRITE_TOKEN}x"}, {"Authorization": WRITE_TOKEN}])
+@pytest.mark.parametrize(
+    "headers", [{}, READER, {"Authorization": f"Bearer {WRITE_TOKEN}x"}, {"Authorization": WRITE_TOKEN}]
+)
 @pytest.mark.parametrize(("method", "path", "body"), WRITES, ids=lambda part: str(part)[:20])
 def test_without_the_write_token_nothing_is_written(
     open_client: TestClient, headers: dict[str, str], method: str, path: str, body: Any
@@ -80,7 +82,12 @@ def test_every_route_that_writes_is_behind_the_write_token(open_client: TestClie
 
 
 def test_with_a_token_nothing_is_read_without_it(closed_client: TestClient) -> None:
-    for headers in ({}, {"Authorization": f"Bearer {TOKEN[:-1]}"}, {"Authorization": "Bearer "}, {"Authorization": "Basic x"}):
+    for headers in (
+        {},
+        {"Authorization": f"Bearer {TOKEN[:-1]}"},
+        {"Authorization": "Bearer "},
+        {"Authorization": "Basic x"},
+    ):
         for path in READS:
             assert closed_client.get(path, headers=headers).status_code == 401, path
         for path in READING:
@@ -192,7 +199,10 @@ def test_large_bodies_are_refused(place: Path) -> None:
 
 
 def test_a_slow_body_is_refused(place: Path) -> None:
-    with server_of_limits(place, body_s=0.3) as (client, port), socket.create_connection(("127.0.0.1", port), 5) as wire:
+    with (
+        server_of_limits(place, body_s=0.3) as (client, port),
+        socket.create_connection(("127.0.0.1", port), 5) as wire,
+    ):
         wire.sendall(b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
         wire.settimeout(10)
         assert b"408" in wire.recv(100)

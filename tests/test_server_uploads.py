@@ -30,6 +30,7 @@ from geopatch.signal import Signal
 
 MALFORMED = int(os.environ.get("GEOPATCH_MALFORMED", "300"))
 FLAT_MB = 48.0
+KINDS = ("f2", "f4", "f8", "i1", "i2", "i4", "u1", ">f4", ">i2")
 Upload = list[tuple[str, bytes]]
 
 
@@ -103,7 +104,7 @@ def test_times_with_few_digits_give_the_rate() -> None:
     assert read("x.csv", f"time,x\n{rows}".encode()).rate_hz == pytest.approx(360, rel=1e-3)
 
 
-@given(st.integers(1, 40), st.integers(1, 3), st.sampled_from("f2 f4 f8 i1 i2 i4 u1 >f4 >i2".split()), st.booleans())
+@given(st.integers(1, 40), st.integers(1, 3), st.sampled_from(KINDS), st.booleans())
 def test_npy_is_what_numpy_reads(length: int, width: int, kind: str, fortran: bool) -> None:
     array = np.random.default_rng(length).normal(size=(length, width), scale=20).astype(kind)
     found = read("x.npy", npy(np.asfortranarray(array) if fortran else array), rate_hz=50.0)
@@ -177,7 +178,7 @@ def test_a_header_that_promises_a_gigabyte() -> None:
 
 
 def test_unknown_formats_are_named() -> None:
-    with pytest.raises(RefusedError, match="cannot read '.exe'") as found:
+    with pytest.raises(RefusedError, match=r"cannot read '\.exe'") as found:
         read("x.exe", b"MZ")
     assert found.value.status == 415
 
@@ -186,13 +187,28 @@ def malformed(draw: random.Random) -> Upload:
     """One of many ways to be wrong, seeds of real files damaged among them."""
     noise = draw.randbytes(draw.randrange(1, 2000))
     good = npy(np.arange(600, dtype=np.float32).reshape(-1, 2))
-    header = f"r {draw.choice([0, 1, 2, 999, -1])} {draw.choice([360, 0, -1, 'x'])} {draw.choice([10**9, 10**18, -5, 9])}\n"
-    lines = "".join(f"r.dat {draw.choice([16, 212, 8, 'x'])} {draw.choice(['0/0', 'nan', '1e999', '200'])}\n" for _ in range(2))
-    wide = json.dumps({"values": [[1.0] * draw.randrange(1, 9)] * draw.randrange(1, 9), "rate_hz": draw.choice([0, -1, 1e99])})
+    header = (
+        f"r {draw.choice([0, 1, 2, 999, -1])} {draw.choice([360, 0, -1, 'x'])} {draw.choice([10**9, 10**18, -5, 9])}\n"
+    )
+    lines = "".join(
+        f"r.dat {draw.choice([16, 212, 8, 'x'])} {draw.choice(['0/0', 'nan', '1e999', '200'])}\n" for _ in range(2)
+    )
+    wide = json.dumps(
+        {"values": [[1.0] * draw.randrange(1, 9)] * draw.randrange(1, 9), "rate_hz": draw.choice([0, -1, 1e99])}
+    )
     choices: list[Callable[[], Upload]] = [
         lambda: [(f"x.{draw.choice(['csv', 'json', 'npy', 'wav', 'flac', 'zip', 'hea', 'txt', 'exe', ''])}", noise)],
         lambda: [("x.npy", flipped(good, draw, 8))],
-        lambda: [("x.npy", with_header(f"({draw.choice([2**28, 2**40, 2**62, -3, 10**30])},)", draw.choice(["<f4", "|O", "<U9", "<c16", "V8"]), noise))],
+        lambda: [
+            (
+                "x.npy",
+                with_header(
+                    f"({draw.choice([2**28, 2**40, 2**62, -3, 10**30])},)",
+                    draw.choice(["<f4", "|O", "<U9", "<c16", "V8"]),
+                    noise,
+                ),
+            )
+        ],
         lambda: [("x.npy", pickle.dumps({"a": [1] * draw.randrange(50)}))],
         lambda: [("x.npy", npy(np.full((draw.randrange(1, 3000), 2), draw.choice([np.nan, np.inf, -np.inf]))))],
         lambda: [("x.json", b"[" * draw.randrange(500, 200_000))],
@@ -219,8 +235,18 @@ def flipped(data: bytes, draw: random.Random, count: int) -> bytes:
 
 def wav_claim(draw: random.Random) -> bytes:
     size = draw.choice([2**30, 2**31 - 1, 2**32 - 1, 0])
-    form = struct.pack("<HHIIHH", draw.choice([1, 3, 99]), draw.choice([0, 1, 2, 60_000]), 8000, 16000, 2, draw.choice([8, 16, 64]))
-    return b"RIFF" + struct.pack("<I", size) + b"WAVEfmt " + struct.pack("<I", 16) + form + b"data" + struct.pack("<I", size)
+    form = struct.pack(
+        "<HHIIHH", draw.choice([1, 3, 99]), draw.choice([0, 1, 2, 60_000]), 8000, 16000, 2, draw.choice([8, 16, 64])
+    )
+    return (
+        b"RIFF"
+        + struct.pack("<I", size)
+        + b"WAVEfmt "
+        + struct.pack("<I", 16)
+        + form
+        + b"data"
+        + struct.pack("<I", size)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -251,4 +277,6 @@ def test_malformed_uploads_give_4xx_and_leave_memory_flat(client: TestClient) ->
     assert {415, 422} <= statuses
     assert taken < MALFORMED / 4
     assert memory_mb() - before < FLAT_MB
-    print(f"{MALFORMED} malformed uploads: {sorted(statuses)}, {taken} taken, memory {before:.0f} -> {memory_mb():.0f} MB")
+    print(
+        f"{MALFORMED} malformed uploads: {sorted(statuses)}, {taken} taken, memory {before:.0f} -> {memory_mb():.0f} MB"
+    )

@@ -94,7 +94,12 @@ def test_a_stream_fills_windows(client: TestClient) -> None:
     values = np.random.default_rng(3).normal(size=(700, 2)).round(3)
     sent, ids = 0, list[str]()
     for size in (100, 300, 50, 250):
-        chunk = {"stream": "bed 4", "values": values[sent : sent + size].tolist(), "offset": sent, "metadata": {"ward": 2}}
+        chunk = {
+            "stream": "bed 4",
+            "values": values[sent : sent + size].tolist(),
+            "offset": sent,
+            "metadata": {"ward": 2},
+        }
         for _ in range(2):  # a chunk that is sent twice counts once
             told = client.post("/api/streams", json=chunk, headers=WRITER).json()
             ids += told["ids"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, SkipValidation, StringConstraints
 
 from geopatch.engines.filters import All, Either, Filter, Not, as_filter
 from geopatch.errors import ConfigError, GalleryError
@@ -19,7 +19,7 @@ from geopatch.server.uploads import checked, json_values
 from geopatch.signal import Signal
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
-Values = list[float | None] | list[list[float | None]]
+Values = SkipValidation[list[float | None] | list[list[float | None]]]  # numpy checks them, much sooner
 DEEPEST_FILTER = 20
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, File, Form, Query, Request, UploadFile
+from fastapi import APIRouter, File, Form, Query, Request, Response, UploadFile
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from geopatch.errors import ConfigError
 from geopatch.evaluate.protocol import MEANING
@@ -39,7 +42,26 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         503: "Too much to do, or the gallery's disk or server does not work; see Retry-After.",
     }.items()
 }
-router = APIRouter(prefix="/api", tags=["read"], responses=REFUSALS)
+
+
+class QuickRequest(Request):
+    """Reads JSON with pydantic's parser, in a fraction of the time that others have to wait for."""
+
+    async def json(self) -> Any:
+        return from_json(await self.body(), cache_strings="keys")
+
+
+class QuickRoute(APIRoute):
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            return await handler(QuickRequest(request.scope, request.receive))
+
+        return handle
+
+
+router = APIRouter(prefix="/api", tags=["read"], responses=REFUSALS, route_class=QuickRoute)
 Rate = Annotated[float | None, Form(gt=0, allow_inf_nan=False, description="of the file, where it does not say")]
 Seconds = Annotated[float | None, Form(allow_inf_nan=False, description="of the part that is meant, in the file")]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +15,11 @@ from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
 from geopatch.server.settings import Settings
 
-KEEP_ALIVE_S = 75
+KEEP_ALIVE_S, BACKLOG = 75, 2048
+# Searches compute outside Python's lock and take it back a thousand times a second: with the usual 5 ms, each time they
+# would wait that long for the thread that reads requests.
+SWITCH_S = 1e-4
+GARBAGE = 50_000  # a request makes hundreds of lists; the usual 700 would have the collector run all the time
 
 
 def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: Callable[[str], None]) -> None:
@@ -37,15 +43,20 @@ def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: 
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=settings.limits.drain_s,
-        backlog=2048,
+        backlog=BACKLOG,
     )
     with threadpool_limits(1):
         try:
             listening = config.bind_socket()
         except SystemExit as error:  # uvicorn has logged why
             raise ConfigError(f"cannot listen on {settings.host}:{settings.port}; give another --port") from error
-        started(replace(settings, port=listening.getsockname()[1]).url)
+        sys.setswitchinterval(SWITCH_S)
+        gc.collect()
+        gc.freeze()  # libraries and model stay: the collector need not look through them again and again
+        gc.set_threshold(GARBAGE)
         _end_on_sigterm()
+        listening.listen(BACKLOG)  # who comes from now on waits until the first request is taken
+        started(replace(settings, port=listening.getsockname()[1]).url)
         uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -12,10 +12,10 @@ from geopatch.engines.entry import Value, checked_metadata
 from geopatch.errors import ConfigError, GalleryError
 from geopatch.server import answers
 from geopatch.server.questions import AddIn, ChunkIn, EndIn, RemoveIn
-from geopatch.server.reading import REFUSALS, Rate, desk_of, uploaded
+from geopatch.server.reading import REFUSALS, QuickRoute, Rate, desk_of, uploaded
 from geopatch.signal import Signal
 
-router = APIRouter(prefix="/api", tags=["write"], responses=REFUSALS)
+router = APIRouter(prefix="/api", tags=["write"], responses=REFUSALS, route_class=QuickRoute)
 
 
 @router.post("/windows", response_model=answers.WrittenOut)
