@@ -138,7 +138,8 @@ async def open_loop(port: int, requests: list[bytes], clients: int, rate: float,
         seen.seconds.append(time.perf_counter() - at)
         idle.put_nowait(wire)
 
-    tasks, at, start = [], time.perf_counter(), time.perf_counter()
+    tasks: list[asyncio.Task[None]] = []
+    at = start = time.perf_counter()
     while at - start < seconds:
         await asyncio.sleep(max(at - time.perf_counter(), 0))
         tasks.append(asyncio.create_task(arrive(len(tasks), at)))
