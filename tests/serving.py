@@ -17,6 +17,7 @@ import numpy as np
 from starlette.testclient import TestClient
 
 from geopatch.data.sample import ecg_windows
+from geopatch.engines import Metadata
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
 from geopatch.model import ModelConfig
@@ -38,7 +39,7 @@ def make_place(folder: Path) -> Path:
     model = GeoPatch(model=config, train=train, device="cpu").fit(chosen.signals, chosen.labels)
     model.save(folder / "model")
     assert chosen.labels is not None
-    rows = [
+    rows: list[Metadata] = [
         {"beat": str(label), "second": signal.start_s}
         for signal, label in zip(chosen.signals, chosen.labels, strict=True)
     ]

@@ -285,7 +285,7 @@ def test_a_desk_answers_what_waits_before_it_closes(place: Path) -> None:
 
     async def ask() -> list[int]:
         desk = Desk(Gallery.open(place / "gallery", model=model, read_only=True), Settings())
-        asked = [asyncio.create_task(desk.search(OptionsIn(k=2), "119@3s")) for _ in range(40)]
+        asked = [asyncio.create_task(desk.search(OptionsIn.model_validate({"k": 2}), "119@3s")) for _ in range(40)]
         await asyncio.sleep(0)
         await asyncio.to_thread(desk.close)
         return [len((await one).hits) for one in asked]

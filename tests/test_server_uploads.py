@@ -38,9 +38,9 @@ def read(name: str, data: bytes, rate_hz: float | None = None) -> Signal:
     return read_upload({name: data}, Limits(), rate_hz)
 
 
-def npy(array: np.ndarray, **told: object) -> bytes:
+def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:
     file = io.BytesIO()
-    np.save(file, array, **told)  # type: ignore[arg-type]
+    np.save(file, array, allow_pickle=allow_pickle)
     return file.getvalue()
 
 
