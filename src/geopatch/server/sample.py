@@ -26,17 +26,11 @@ def sample_gallery(out: Path, say: Callable[[str], None], *, progress: bool, dev
     windows = ecg_windows()
     early = np.asarray([signal.start_s + signal.duration_s <= TRAIN_S for signal in windows.signals])
     known, count = windows.subset(early), steps or STEPS
+    out.mkdir(parents=True, exist_ok=True)
     train = TrainConfig(min_steps=count, max_steps=count)
     trained = GeoPatch(train=train, device=device, progress=progress).fit(known.signals, known.labels)
     trained.save(model, overwrite=True)
     with Gallery.create(gallery, trained) as made:
         for recording in mitdb_minutes():
-            made.add_recording(recording, metadata={"seen in training": False})
-            _mark_seen(made, recording.signal.id)
+            made.add_recording(recording)
     return gallery
-
-
-def _mark_seen(gallery: Gallery, record: str) -> None:
-    seen = [id for part in gallery.scan(where={"record": record, "stop_s": {"<=": TRAIN_S}}) for id in part.ids]
-    for id in seen:
-        gallery.update(id, {"seen in training": True})
