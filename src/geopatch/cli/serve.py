@@ -13,7 +13,7 @@ from geopatch.server.settings import read_token
 from geopatch.server.start import check_installed
 
 
-@click.command("serve", short_help="Serve a gallery: a REST API, and a page on which a person finds what they mean.")
+@click.command("serve", short_help="Serve a gallery: a REST API and a page to search it on.")
 @click.argument("gallery")
 @click.option("--model", type=click.Path(path_type=Path), help="The model that the gallery was made with.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need a token.")
