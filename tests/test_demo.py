@@ -18,6 +18,7 @@ from geopatch.data.sample import ecg_windows
 from geopatch.errors import GalleryError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
+from geopatch.server.sample import sample_gallery
 
 PNG = b"\x89PNG"
 
@@ -113,3 +114,13 @@ def test_no_sample_of_the_search_was_trained_on() -> None:
     assert max(signal.start_s + signal.duration_s for signal in before.signals) <= demo.TRAIN_S
     assert min(signal.start_s for signal in after.signals) >= demo.TRAIN_S
     assert len(before) > len(after) > 300
+
+
+def test_a_gallery_to_look_at_is_made_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    for _ in range(2):
+        place = sample_gallery(tmp_path / "new", said.append, progress=False, device="cpu", steps=1)
+    assert len(said) == 1
+    with Gallery.open(place, model=GeoPatch.load(tmp_path / "new" / "ecg-model", device="cpu")) as gallery:
+        assert len(gallery) == 6 * 179
+        assert {record.name for record in gallery.contents().records} >= {"119", "208"}

@@ -307,3 +307,26 @@ def test_widths_of_another_gallery_do_not_fit(ground: Ground) -> None:
     other = dataclasses.replace(ABOUT, widths=Widths(12, 5, 6))
     with Gallery.create(ground.place(), other) as gallery, pytest.raises(GalleryError, match="expected entries of"):
         gallery.add(entries_of(IDS))
+
+
+def test_contents_are_counted(ground: Ground) -> None:
+    entries = entries_of(IDS)
+    with ground.gallery() as gallery:
+        gallery.add(entries)
+        gallery.remove(IDS[:2])
+        found = gallery.contents()
+    rows = [entries.fields(n) for n in range(2, len(IDS))]
+    records = {str(row["record"]) for row in rows}
+    assert [record.name for record in found.records] == sorted(records)
+    for record in found.records:
+        own = [row for row in rows if row["record"] == record.name]
+        assert (record.windows, record.start_s) == (len(own), min(float(row["start_s"]) for row in own))
+        assert record.stop_s == max(float(row["stop_s"]) for row in own)
+    assert [field.name for field in found.fields] == ["age", "noise", "paced", "sex", "the lead"]
+    for field in found.fields:
+        values = [row[field.name] for row in rows if field.name in row]
+        assert field.distinct == len(set(values))
+        assert dict(field.values) == {value: values.count(value) for value in set(values)}
+        assert all(type(value) in {type(other) for other in values} for value, _ in field.values)
+    assert (found.fields[2].low, found.fields[3].high) == (None, None)
+    assert found.fields[0].low == min(float(row["age"]) for row in rows if "age" in row)

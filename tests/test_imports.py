@@ -41,6 +41,7 @@ ORDER = (
     "gallery",
     "stability",
     "plot",
+    "server",
     "demo",
     "study",
     "cli",

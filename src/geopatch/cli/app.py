@@ -18,6 +18,7 @@ VERBS = {
     "encode": "Turn a collection into embeddings and tokens.",
     "gallery": "Make and tend a searchable collection of encoded windows.",
     "search": "Find the windows of a gallery nearest to a query.",
+    "serve": "Serve a gallery: a REST API and a page to search it on.",
     "evaluate": "Measure retrieval on a test split, clean and with warped queries.",
     "stress": "Measure what warps, noise, gaps and shuffling cost, and draw it.",
     "stability": "Measure what the theorems say: drift, bounds, margins, preferences.",

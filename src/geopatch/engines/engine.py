@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines.about import About
+from geopatch.engines.contents import Contents
 from geopatch.engines.entry import Entries, Metadata
 from geopatch.engines.filters import Filter
 
@@ -62,6 +63,9 @@ class Engine(Protocol):
 
     def scan(self, batch_size: int, where: Filter | None = None) -> Iterator[Entries]:
         """All entries, a batch at a time."""
+
+    def contents(self) -> Contents:
+        """Records and metadata with their counts."""
 
     def optimize(self) -> None:
         """Build the index anew and give space back; may take minutes."""

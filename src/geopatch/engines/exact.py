@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines.about import About
+from geopatch.engines.contents import Contents
 from geopatch.engines.engine import Info, Shortlist
 from geopatch.engines.entry import Entries, Metadata
 from geopatch.engines.filters import Filter
@@ -70,6 +71,9 @@ class Exact:
             kept = [n for n in range(len(entries)) if where is None or where.matches(entries.fields(n))]
             if kept:
                 yield entries.take(kept)
+
+    def contents(self) -> Contents:
+        return self.rows.contents()
 
     def optimize(self) -> None:
         self.rows.vacuum()

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from geopatch.engines.about import About
 from geopatch.engines.connection import Address, check_schema, connect, one_line_errors, take_lock
+from geopatch.engines.contents import Contents, contents_from
 from geopatch.engines.engine import Info, Shortlist
 from geopatch.engines.entry import Entries, Metadata
 from geopatch.engines.filters import Filter
@@ -118,6 +119,11 @@ class Postgres:
         while rows := self._rows(query, [last, *values, batch_size]):
             last = rows[-1][0]
             yield self._entries(rows)
+
+    def contents(self) -> Contents:
+        records = self._rows("SELECT record, count(*), min(start_s), max(stop_s) FROM entry GROUP BY record")
+        values = self._rows("SELECT key, value, count(*) FROM entry, jsonb_each(tags) GROUP BY key, value")
+        return contents_from(records, values)
 
     def optimize(self) -> None:
         with self._lock, one_line_errors(self.place):

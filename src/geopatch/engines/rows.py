@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from geopatch.engines.about import About
+from geopatch.engines.contents import Contents, contents_from
 from geopatch.engines.entry import Entries, Metadata, Value
 from geopatch.engines.packing import Row, as_entries, detail_row, dump, entry_row
 from geopatch.errors import GalleryError
@@ -41,6 +42,7 @@ INSERT INTO indexed VALUES (0, 0, 0);
 """
 ENTRY = "id, record, start_s, stop_s, metadata, embedding"
 COLUMNS = f"n, {ENTRY}, tokens, valid, patch_s, window"
+NO_PLACE = "name NOT IN ('record', 'start_s', 'stop_s')"
 INSERT_DETAIL = "INSERT INTO detail (n, tokens, valid, patch_s, window) VALUES (?, ?, ?, ?, ?)"
 
 T = TypeVar("T")
@@ -124,6 +126,13 @@ class Rows:
             query = f"SELECT {COLUMNS} FROM entry JOIN detail USING (n) WHERE n IN ({marks(chunk)}) ORDER BY n"
             if rows := self.read(query, chunk):
                 yield as_entries(rows, self.about)
+
+    def contents(self) -> Contents:
+        with self.looking():
+            records = self.read("SELECT record, count(*), min(start_s), max(stop_s) FROM entry GROUP BY record")
+            counted = self.read(f"SELECT name, value, count(*) FROM tag WHERE {NO_PLACE} GROUP BY name, value")
+        values = ((name, value == b"\1" if isinstance(value, bytes) else value, n) for name, value, n in counted)
+        return contents_from(records, values)
 
     @contextmanager
     def looking(self) -> Iterator[None]:

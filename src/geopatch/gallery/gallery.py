@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from geopatch.data.recording import Recording, WindowConfig, cut_windows
 from geopatch.engines.about import About, about_model
+from geopatch.engines.contents import Contents
 from geopatch.engines.engine import Engine, Info, Shortlist
 from geopatch.engines.entry import Entries, Metadata, Value, checked_metadata, entries_from
 from geopatch.engines.filters import Where, as_filter
@@ -152,6 +153,10 @@ class Gallery:
 
     def count(self, where: Where = None) -> int:
         return self.engine.count(as_filter(where))
+
+    def contents(self) -> Contents:
+        """Its records, and the names and values of its metadata with how often each occurs."""
+        return self.engine.contents()
 
     def copy(self, to: Place, *, where: Where = None, report: Report | None = None) -> int:
         """A new gallery with the same entries, also of another engine; says how many."""

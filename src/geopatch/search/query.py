@@ -34,9 +34,6 @@ class Span:
             raise ConfigError(f"a span must end after it starts, got {self.start_s:g} to {self.stop_s:g} s")
 
 
-Query: TypeAlias = str | Span | Signal | npt.ArrayLike
-
-
 @dataclass(frozen=True, eq=False)
 class Asked:
     """A query, encoded. `place` is where it comes from, None for an array; `stored` says that it is in the gallery."""
@@ -53,9 +50,12 @@ class Asked:
         return "" if self.place is None else str(self.place.ids[0])
 
 
+Query: TypeAlias = str | Span | Signal | Asked | npt.ArrayLike
+
+
 def ask(gallery: Searchable, queries: Sequence[Query], model: GeoPatch | None) -> list[Asked]:
     """Queries encoded together; those that are stored need no model."""
-    found = [_stored(gallery, query) if isinstance(query, (str, Span)) else as_query(query) for query in queries]
+    found = [_found(gallery, query) for query in queries]
     signals = [item for item in found if isinstance(item, Signal)]
     encoded = iter(encode(gallery, signals, model) if signals else ())
     named = [isinstance(query, (Signal, Span)) for query in queries]
@@ -68,6 +68,12 @@ def ask(gallery: Searchable, queries: Sequence[Query], model: GeoPatch | None) -
 def as_query(values: Any) -> Signal:
     """One signal from a signal or from (T,) or (T, C) numbers."""
     return values if isinstance(values, Signal) else Signal.from_array(values, id="query")
+
+
+def _found(gallery: Searchable, query: Query) -> Asked | Signal:
+    if isinstance(query, Asked):  # encoded before, maybe together with queries of other searches
+        return query
+    return _stored(gallery, query) if isinstance(query, (str, Span)) else as_query(query)
 
 
 def _stored(gallery: Searchable, query: str | Span) -> Asked | Signal:

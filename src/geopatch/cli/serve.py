@@ -1,0 +1,48 @@
+"""geopatch serve"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from geopatch.cli import options
+from geopatch.estimator import GeoPatch
+from geopatch.server import Settings, serve
+from geopatch.server.settings import read_token
+from geopatch.server.start import check_installed
+
+
+@click.command("serve", short_help="Serve a gallery: a REST API and a page to search it on.")
+@click.argument("gallery")
+@click.option("--model", type=click.Path(path_type=Path), help="The model that the gallery was made with.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need a token.")
+@click.option("--port", default=8000, show_default=True, help="Port to listen on; 0 takes a free one.")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    help="File with the token that every request must bring. Without it only this machine is answered.",
+)
+@click.option(
+    "--write-token-file",
+    type=click.Path(path_type=Path),
+    help="File with the token for requests that add and remove. Without it nothing can be written.",
+)
+@options.device
+def command(
+    gallery: str,
+    model: Path | None,
+    host: str,
+    port: int,
+    token_file: Path | None,
+    write_token_file: Path | None,
+    device: str,
+) -> None:
+    """Serve GALLERY: the page at /, the REST API below /api, health, readiness and metrics.
+
+    Without --model only stored windows and records can be searched by. SIGTERM ends it when what is under way is done.
+    """
+    settings = Settings(host, port, read_token(token_file), read_token(write_token_file))
+    check_installed()
+    estimator = None if model is None else GeoPatch.load(model, device=device)
+    serve(gallery, estimator, settings, started=lambda url: click.echo(f"serving {gallery} on {url}"))

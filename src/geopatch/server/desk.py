@@ -1,0 +1,116 @@
+"""What all requests share: the gallery with its searcher, its writer and its counters."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from geopatch.errors import ConfigError, GeoPatchError
+from geopatch.gallery import Gallery
+from geopatch.search.query import Span
+from geopatch.server.batching import Batcher
+from geopatch.server.metrics import Metrics
+from geopatch.server.questions import OptionsIn
+from geopatch.server.records import Shelf
+from geopatch.server.refusal import RefusedError
+from geopatch.server.searcher import Found, Outcome, Question, Searcher
+from geopatch.server.settings import Settings
+from geopatch.server.writer import Writer
+from geopatch.signal import Signal
+
+log = logging.getLogger(__name__)
+
+READ_AT_ONCE = 2  # uploads that are parsed, and records put together, at the same time
+
+
+class Desk:
+    """Opened when the server starts, closed when the last request is answered."""
+
+    def __init__(self, gallery: Gallery, settings: Settings, writing: Gallery | None = None) -> None:
+        self.gallery, self.settings, self.limits = gallery, settings, settings.limits
+        self.metrics = Metrics()
+        self.shelf = Shelf(gallery)
+        self.place = gallery.info().place
+        self.reading = asyncio.Semaphore(READ_AT_ONCE)
+        self._searcher = Searcher(gallery)
+        self._warm = threading.Event()
+        self._turns: Batcher[Question, Found] = Batcher(
+            self._answer,
+            waiting=self.limits.waiting,
+            together=self.limits.together,
+            begin=self._begin,
+            name="geopatch-searcher",
+        )
+        self.writer = None if writing is None else Writer(writing, self.limits, self.metrics, _one_thread)
+        self.metrics.watch("geopatch_searches_waiting", "Searches that wait.", lambda: self._turns.waiting)
+        self.metrics.watch("geopatch_windows", "Windows in the gallery.", lambda: len(self.gallery))
+
+    @property
+    def ready(self) -> bool:
+        return self._warm.is_set()
+
+    @property
+    def writes(self) -> Writer:
+        if self.writer is None:
+            raise RefusedError(403, "this server writes nothing: it was started without --write-token-file")
+        return self.writer
+
+    async def search(self, asked: OptionsIn, query: str | Span | Signal) -> Found:
+        self._check(asked, query)
+        return await self._turns.ask(Question(query, asked.wish(self.limits)))
+
+    def close(self) -> None:
+        self._turns.close()
+        if self.writer is not None:
+            self.writer.close()
+        self.gallery.close()
+
+    def _answer(self, questions: Sequence[Question]) -> Sequence[Outcome]:
+        self.metrics.searched(len(questions))
+        return self._searcher.answer(questions)
+
+    def _begin(self) -> None:
+        """The first search loads what later ones find in memory."""
+        _one_thread()
+        try:
+            self._warm_up()
+        except GeoPatchError:
+            log.exception("the gallery cannot be searched yet")
+        self._warm.set()
+
+    def _warm_up(self) -> None:
+        about = self.gallery.about
+        self.gallery.shortlist(np.zeros((1, about.widths.embedding), dtype=np.float32), 1)
+        if self.gallery.model is not None:
+            self.gallery.model.encode(np.zeros((1, about.length, self.channels), dtype=np.float32))
+
+    @property
+    def channels(self) -> int:
+        """Of the signals that the model takes; 0 without a model."""
+        return 0 if self.gallery.model is None else int(self.gallery.model.encoder_.config.channels)
+
+    def _check(self, asked: OptionsIn, query: str | Span | Signal) -> None:
+        """What would keep all others waiting."""
+        rate_hz = self.gallery.about.rate_hz
+        samples = query.length if isinstance(query, Signal) else 0
+        if isinstance(query, Span):
+            samples = round(min(query.stop_s - query.start_s, 1e9) * rate_hz)
+        most = self.limits.dtw_samples if asked.scorer == "dtw" else self.limits.query_samples
+        if samples > most:
+            raise ConfigError(
+                f"a query may have {most} samples, {most / rate_hz:g} s, with {asked.scorer}; "
+                f"got {samples / rate_hz:g} s: choose a shorter part"
+            )
+        if isinstance(query, Signal) and self.channels and query.values.shape[1] != self.channels:
+            raise ConfigError(f"the gallery's model takes {self.channels} channels, got {query.values.shape[1]}")
+
+
+def _one_thread() -> None:
+    """Each worker computes on one core: threads of a library would get into the way of the other workers."""
+    import torch
+
+    torch.set_num_threads(1)

@@ -1,0 +1,54 @@
+"""What the server counts, in the format of Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.process_collector import ProcessCollector
+
+SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+SIZES = (1, 2, 4, 8, 16, 32)
+KNOWN_METHODS = ("GET", "HEAD", "POST", "DELETE")
+
+
+class Metrics:
+    """Counters of one server; a second server in the same process has its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._requests = Counter(
+            "geopatch_requests", "Requests answered.", ["method", "route", "status"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "geopatch_request_seconds", "Time to answer.", ["route"], buckets=SECONDS, registry=self.registry
+        )
+        self._together = Histogram(
+            "geopatch_searched_together", "Searches in one batch.", buckets=SIZES, registry=self.registry
+        )
+        self._written = Counter("geopatch_windows_written", "Windows added.", registry=self.registry)
+        self._removed = Counter("geopatch_windows_removed", "Windows removed.", registry=self.registry)
+
+    def watch(self, name: str, told: str, value: Callable[[], float]) -> None:
+        """A number that is looked up whenever somebody asks."""
+        Gauge(name, told, registry=self.registry).set_function(value)
+
+    def request(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def searched(self, together: int) -> None:
+        self._together.observe(together)
+
+    def written(self, windows: int) -> None:
+        self._written.inc(windows)
+
+    def removed(self, windows: int) -> None:
+        self._removed.inc(windows)
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)

@@ -1,0 +1,289 @@
+// The page: what is searched by, how, and what was found.
+
+import * as api from "/page/api.js";
+import { element, seconds } from "/page/draw.js";
+import { Filters } from "/page/filters.js";
+import { Hits } from "/page/hits.js";
+import { fromHash, toHash } from "/page/link.js";
+import { showMatch } from "/page/match.js";
+import { QueryPlot } from "/page/plot.js";
+
+const $ = id => document.getElementById(id);
+const SCORERS = {
+  cosine: "One vector a window: the quickest.",
+  maxsim: "Each patch of the query looks for its best patch in the window.",
+  fused: "The vector and the patches together, in both directions.",
+  bridge: "As maxsim, with a soft choice of the best patch.",
+  dtw: "Fused, less the distance that remains when time is bent to lay the values over each other. Slow.",
+};
+const PROTOCOLS = { "": "every window", "strict-nonoverlap": "not those that overlap the query", "strict-cross-record": "other records only" };
+
+const state = { source: null, signal: null, span: null, answer: null, hit: null, picked: [], searched: false };
+let told = null, running = null;
+
+const plot = new QueryPlot($("plot"), $("overview"), span => {
+  state.span = span;
+  $("start").value = seconds(span[0]);
+  $("stop").value = seconds(span[1]);
+});
+const hits = new Hits($("hits"), (id, scroll) => explain(id, scroll));
+const filters = new Filters($("fields"), $("where"), $("clear-filters"), () => again());
+
+// ---- what to search by
+
+async function listRecords() {
+  const { total, records } = await api.records($("record-find").value);
+  const nodes = records.map(one => {
+    const node = element("li", { role: "option", id: `record-${one.name}` }, element("span", { title: one.name }, one.name),
+      element("small", {}, `${one.windows} windows · ${seconds(one.stop_s - one.start_s)} s`));
+    node.dataset.name = one.name;
+    node.setAttribute("aria-selected", String(state.source?.kind === "record" && state.source.name === one.name));
+    return node;
+  });
+  $("records").replaceChildren(...(nodes.length ? nodes : [element("li", { class: "none" }, "no such record")]));
+  $("records-more").hidden = total <= records.length;
+  $("records-more").textContent = `${total - records.length} more; type to find them`;
+}
+
+function recordKey(event) {
+  const nodes = [...$("records").querySelectorAll("li[data-name]")];
+  if (!nodes.length) return;
+  const at = nodes.findIndex(node => node.classList.contains("at"));
+  const to = { ArrowDown: at + 1, ArrowUp: Math.max(at - 1, 0), Home: 0, End: nodes.length - 1 }[event.key];
+  if (to !== undefined) {
+    nodes.forEach((node, n) => node.classList.toggle("at", n === Math.min(to, nodes.length - 1)));
+    const now = nodes[Math.min(to, nodes.length - 1)];
+    now.scrollIntoView({ block: "nearest" });
+    $("records").setAttribute("aria-activedescendant", now.id);
+  } else if (event.key === "Enter" || event.key === " ") pick((nodes[at] || nodes[0]).dataset.name);
+  else return;
+  event.preventDefault();
+}
+
+const pick = name => attempt(async () => {
+  show({ kind: "record", name }, await api.record(name));
+}, () => pick(name));
+
+const openFiles = list => attempt(async () => {
+  if (!list.length) return;
+  const signal = await api.read(list);
+  show({ kind: "file", name: signal.id, rate_known: signal.rate_known }, signal.rate_known ? signal : { ...signal, rate_hz: told.rate_hz });
+}, () => openFiles(list));
+
+function show(source, signal, span = null) {
+  problem(null);
+  if (!span) settle();
+  Object.assign(state, { source, signal, hit: null, answer: null, searched: false });
+  state.picked = signal.columns.map((_, c) => c).slice(0, told.channels || signal.columns.length);
+  $("query-empty").hidden = true;
+  $("plots").hidden = false;
+  $("rate-label").hidden = source.kind !== "file" || source.rate_known !== false;
+  $("rate").value = signal.rate_hz;
+  $("query-told").textContent = `${source.kind === "file" ? source.name : `record ${source.name}`} · ${seconds(signal.samples / signal.rate_hz)} s at ${signal.rate_hz} Hz`;
+  for (const node of $("records").children) node.setAttribute("aria-selected", String(source.kind === "record" && node.dataset.name === source.name));
+  showChannels();
+  $("protocol").disabled = source.kind === "file"; // a file is of no stored record
+  if (!span) $("results").hidden = true;
+  plot.show(signal, told.window_s, span);
+}
+
+function settle() {
+  running?.abort();
+  hits.close();
+  $("hits").replaceChildren();
+  history.replaceState(null, "", location.pathname);
+}
+
+// A file may have more channels than the model takes: the user says which.
+function showChannels() {
+  const { columns, channels } = state.signal;
+  const choose = state.source.kind === "file" && told.channels > 0 && columns.length > told.channels;
+  $("channels").hidden = !choose;
+  $("channels").replaceChildren(...(choose ? columns.map((_, c) => {
+    const box = element("input", { type: "checkbox", checked: state.picked.includes(c) });
+    box.addEventListener("change", () => {
+      state.picked = [...$("channels").querySelectorAll("input")].flatMap((one, n) => one.checked ? [n] : []);
+      again();
+    });
+    return element("label", { class: "chip" }, box, channels[c] || `channel ${c}`);
+  }) : []));
+}
+
+// ---- searching
+
+function question() {
+  const { source, signal, span } = state;
+  if (source.kind === "record") return { record: source.name, start_s: span[0], stop_s: span[1] };
+  if (source.kind === "id") return { id: source.name };
+  const [first, last] = span.map(second => Math.round((second - signal.start_s) * signal.rate_hz));
+  const values = [];
+  for (let t = first; t < last; t++) values.push(state.picked.map(c => Number.isNaN(signal.columns[c][t]) ? null : signal.columns[c][t]));
+  const names = signal.channels.length ? state.picked.map(c => signal.channels[c]) : [];
+  return { signal: { values, rate_hz: signal.rate_hz, channels: names, id: source.name } };
+}
+
+function settings() {
+  state.scorer = document.querySelector("#scorers input:checked")?.value || "fused";
+  state.protocol = $("protocol").value;
+  state.k = Math.min(Math.max(Math.round(+$("k").value) || 12, 1), 100);
+  state.gap = Math.max(+$("gap").value || 0, 0);
+  state.where = filters.where();
+  const strict = state.protocol && state.source.kind === "file";
+  return { query: question(), k: state.k, scorer: state.scorer, protocol: strict ? null : state.protocol || null, min_gap_s: state.gap, where: state.where };
+}
+
+async function search(wanted = null) {
+  if (!state.source) return;
+  running?.abort();
+  const own = running = new AbortController();
+  Object.assign(state, { searched: true, hit: null });
+  $("results").hidden = false;
+  hits.close();
+  $("took").textContent = "searching …";
+  problem(null);
+  const body = settings();
+  hits.loading(body.k);
+  try {
+    const start = performance.now();
+    const answer = await api.search({ ...body, certify: true, windows: true }, own.signal);
+    if (own !== running) return;
+    state.answer = answer;
+    const all = performance.now() - start;
+    $("took").textContent = `${answer.hits.length} of ${told.windows.toLocaleString("en")} windows in ${answer.took_ms.toFixed(1)} ms (${all.toFixed(0)} ms with the way there and back)`;
+    if (answer.hits.length) hits.show(answer, 0);
+    else hits.nothing("No window may be found: the filter or the protocol leaves none.", state.where ? () => { filters.reset(); filters.told(); } : null);
+    remember();
+    if (wanted && answer.hits.some(hit => hit.id === wanted)) await explain(wanted, false);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    $("took").textContent = "";
+    $("hits").replaceChildren();
+    $("hits").removeAttribute("aria-busy");
+    problem(error, () => search(wanted));
+  }
+}
+
+const again = () => { if (state.searched) search(); };
+
+async function explain(id, scroll) {
+  state.hit = id;
+  hits.select(id);
+  try {
+    const answer = await api.explain({ ...settings(), hit: id }, running?.signal);
+    if (state.hit !== id) return;
+    hits.panel.hidden = false;
+    const { title, close } = showMatch(hits.panel, answer, 0, $("hits").clientWidth);
+    hits.open();
+    close.addEventListener("click", () => {
+      hits.close();
+      state.hit = null;
+      remember();
+      $("hits").querySelector('[aria-expanded="true"]')?.focus();
+      hits.select(null);
+    });
+    if (scroll) { hits.panel.scrollIntoView({ block: "nearest", behavior: "smooth" }); title.focus({ preventScroll: true }); }
+    remember();
+  } catch (error) {
+    if (error.name !== "AbortError") problem(error, () => explain(id, scroll));
+  }
+}
+
+function remember() {
+  const hash = toHash(state);
+  $("link").disabled = hash === null;
+  $("link").title = hash === null ? "this part is too long for a link" : "";
+  if (hash !== null) history.replaceState(null, "", hash);
+}
+
+function problem(error, retry = null) {
+  $("problem").hidden = error === null;
+  if (error === null) return;
+  $("results").hidden = false;
+  const button = retry ? element("button", { class: "quiet", type: "button", onclick: retry }, "Try again") : null;
+  $("problem").replaceChildren(element("span", {}, error.message), ...(button ? [button] : []));
+}
+
+async function attempt(work, retry) {
+  try { await work(); } catch (error) { problem(error, retry); }
+}
+
+// ---- start
+
+function offer() {
+  $("scorers").append(...told.scorers.map(name => {
+    const box = element("input", { type: "radio", name: "scorer", value: name, checked: name === "fused" });
+    box.addEventListener("change", () => { $("scorer-told").textContent = SCORERS[name] || ""; again(); });
+    return element("label", {}, box, name);
+  }));
+  $("scorer-told").textContent = SCORERS.fused;
+  $("protocol").append(...Object.entries(PROTOCOLS).map(([value, text]) => element("option", { value }, text)));
+  filters.show(told.fields);
+  $("filters").hidden = told.fields.length === 0;
+  if (matchMedia("(max-width: 860px)").matches) $("settings").open = $("filters").open = false;
+  $("gallery-told").textContent = `${told.windows.toLocaleString("en")} windows of ${seconds(told.window_s)} s at ${told.rate_hz} Hz${told.channels ? `, ${told.channels} channel${told.channels > 1 ? "s" : ""}` : ""}`;
+  if (!told.searchable_by_signal) $("drop").hidden = true;
+}
+
+async function reopen() {
+  const asked = fromHash(location.hash);
+  if (!asked.source) return;
+  const box = [...document.querySelectorAll("#scorers input")].find(one => one.value === asked.scorer);
+  if (box) { box.checked = true; $("scorer-told").textContent = SCORERS[box.value] || ""; }
+  $("protocol").value = asked.protocol in PROTOCOLS ? asked.protocol : "";
+  if (asked.k) $("k").value = asked.k;
+  $("gap").value = asked.gap;
+  filters.set(asked.where);
+  if (asked.source.kind === "file") show(asked.source, asked.source.signal, asked.span);
+  else if (asked.source.kind === "record") show(asked.source, await api.record(asked.source.name), asked.span);
+  else {
+    const stored = await api.storedWindow(asked.source.name);
+    show({ kind: "record", name: stored.record }, await api.record(stored.record), [stored.start_s, stored.stop_s]);
+  }
+  await search(asked.hit);
+}
+
+function listen() {
+  $("file").addEventListener("change", () => { openFiles([...$("file").files]); $("file").value = ""; });
+  addEventListener("dragover", event => { event.preventDefault(); document.body.classList.add("dragging"); });
+  addEventListener("dragleave", event => { if (!event.relatedTarget) document.body.classList.remove("dragging"); });
+  addEventListener("drop", event => {
+    event.preventDefault();
+    document.body.classList.remove("dragging");
+    openFiles([...event.dataTransfer.files]);
+  });
+  let typing;
+  $("record-find").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(() => attempt(listRecords), 150); });
+  $("records").addEventListener("click", event => { const node = event.target.closest("li[data-name]"); if (node) pick(node.dataset.name); });
+  $("records").addEventListener("keydown", recordKey);
+  $("span").addEventListener("submit", event => { event.preventDefault(); search(); });
+  for (const id of ["start", "stop"]) $(id).addEventListener("change", () => plot.mark(+$("start").value, +$("stop").value));
+  $("rate").addEventListener("change", () => show(state.source, { ...state.signal, rate_hz: Math.max(+$("rate").value || 1, 0.001) }));
+  $("zoom-in").addEventListener("click", () => plot.zoom(1 / 1.6));
+  $("zoom-out").addEventListener("click", () => plot.zoom(1.6));
+  for (const id of ["protocol", "k", "gap"]) $(id).addEventListener("change", again);
+  $("link").addEventListener("click", async () => {
+    const done = await navigator.clipboard.writeText(location.href).then(() => "Copied", () => "Copy it from the address bar");
+    $("link").textContent = done;
+    setTimeout(() => { $("link").textContent = "Copy link"; }, 2000);
+  });
+  addEventListener("hashchange", () => attempt(reopen, () => attempt(reopen)));
+  const root = document.documentElement, dark = matchMedia("(prefers-color-scheme: dark)");
+  const paint = theme => { root.dataset.theme = theme; plot.redraw(); };
+  root.dataset.theme = localStorage.getItem("geopatch-theme") || (dark.matches ? "dark" : "light");
+  dark.addEventListener("change", () => { if (!localStorage.getItem("geopatch-theme")) paint(dark.matches ? "dark" : "light"); });
+  $("theme").addEventListener("click", () => {
+    localStorage.setItem("geopatch-theme", root.dataset.theme === "dark" ? "light" : "dark");
+    paint(localStorage.getItem("geopatch-theme"));
+  });
+}
+
+async function start() {
+  told = await api.info();
+  offer();
+  await listRecords();
+  await reopen();
+  document.body.dataset.ready = "yes";
+}
+
+listen();
+attempt(start, () => location.reload());

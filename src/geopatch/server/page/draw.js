@@ -1,0 +1,60 @@
+// Small pictures as SVG: no library is needed for a few hundred points.
+
+const SPACE = "http://www.w3.org/2000/svg";
+
+export function svg(name, attributes = {}, ...children) {
+  const node = document.createElementNS(SPACE, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+}
+
+export function element(name, attributes = {}, ...children) {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key === "class") node.className = value; else if (key in node && key !== "list") node[key] = value; else node.setAttribute(key, value);
+  }
+  node.append(...children.filter(child => child !== null && child !== undefined));
+  return node;
+}
+
+export const channel = (window, c) => window.values.map(row => row[Math.min(c, row.length - 1)]);
+
+export function median(values) {
+  const known = values.filter(value => value !== null).sort((a, b) => a - b);
+  return known.length ? known[Math.floor(known.length / 2)] : 0;
+}
+
+// A polyline over seconds; gaps stay gaps.
+export function path(values, rate_hz, x, y) {
+  let text = "", open = false;
+  values.forEach((value, t) => {
+    if (value === null) { open = false; return; }
+    text += `${open ? "L" : "M"}${x(t / rate_hz).toFixed(2)} ${y(value).toFixed(2)}`;
+    open = true;
+  });
+  return text;
+}
+
+export function scale(low, high, from, to) {
+  const size = (to - from) / ((high - low) || 1);
+  return value => from + (value - low) * size;
+}
+
+export function range(...lists) {
+  const known = lists.flat().filter(value => value !== null);
+  const low = Math.min(...known), high = Math.max(...known);
+  return low < high ? [low, high] : [low - 1, high + 1];
+}
+
+const VIRIDIS = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99], [170, 220, 50], [240, 220, 40]];
+
+// Dark to light in the order of time: told apart with any kind of colour vision, and in grey.
+export function hue(share) {
+  const place = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
+  const n = Math.min(Math.floor(place), VIRIDIS.length - 2);
+  const mixed = VIRIDIS[n].map((value, c) => Math.round(value + (VIRIDIS[n + 1][c] - value) * (place - n)));
+  return `rgb(${mixed.join(" ")})`;
+}
+
+export const seconds = value => `${+value.toFixed(3)}`;

@@ -1,0 +1,118 @@
+// The hits as small multiples, each drawn over the query.
+
+import { channel, element, median, path, range, scale, seconds, svg } from "/page/draw.js";
+
+const WIDTH = 240, HEIGHT = 96;
+
+function picture(query, hit, c) {
+  if (!hit) return element("p", { class: "hint" }, "the gallery keeps no values of this window");
+  const lines = [query, hit].map(window => window && channel(window, c));
+  const centred = lines.map(values => values && values.map(value => value === null ? null : value - median(values)));
+  const longest = Math.max(...[query, hit].filter(Boolean).map(window => window.values.length / window.rate_hz));
+  const x = scale(0, longest, 2, WIDTH - 2);
+  const y = scale(...range(...centred.filter(Boolean)), HEIGHT - 4, 4);
+  const drawn = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  if (query) drawn.append(svg("path", { class: "line-query", d: path(centred[0], query.rate_hz, x, y) }));
+  drawn.append(svg("path", { class: "line-hit", d: path(centred[1], hit.rate_hz, x, y) }));
+  return drawn;
+}
+
+function sureness(certificate) {
+  if (!certificate) return null;
+  const radius = certificate.radius;
+  const told = radius === null ? "no certificate" : `certified to drift ${radius.toFixed(3)}`;
+  const bar = element("span", { class: "meter" }, element("i"));
+  bar.firstChild.style.width = `${Math.min(100, (radius || 0) * 400)}%`;
+  return element("div", { class: "sure", title: certificate.covers }, told, bar);
+}
+
+function card(hit, query, c) {
+  const score = hit.score === null ? "" : hit.score.toFixed(3);
+  const tags = Object.entries(hit.metadata).map(([name, value]) =>
+    element("span", { class: "tag", title: `${name}: ${value}` }, `${name} ${value}`));
+  const where = `${hit.record} · ${seconds(hit.start_s)}–${seconds(hit.stop_s)} s`;
+  const node = element("div", { class: "hit", role: "button", tabIndex: -1 },
+    element("header", {}, element("span", { class: "rank" }, `${hit.rank}`), element("span", { class: "where", title: hit.id }, where),
+      element("span", { class: "score" }, score)),
+    picture(query, hit.window, c), element("div", { class: "tags" }, ...tags), sureness(hit.certificate));
+  node.setAttribute("aria-label", `Hit ${hit.rank}: ${where}, score ${score}`);
+  node.setAttribute("aria-expanded", "false");
+  node.dataset.id = hit.id;
+  return node;
+}
+
+export class Hits {
+  constructor(place, chosen) {
+    this.place = place;
+    this.chosen = chosen;
+    place.addEventListener("click", event => {
+      const node = event.target.closest(".hit");
+      if (node) this.choose(node, true);
+    });
+    place.addEventListener("keydown", event => this.key(event));
+    this.panel = element("section", { class: "card match", id: "match", hidden: true });
+    this.panel.setAttribute("aria-labelledby", "match-title");
+    addEventListener("resize", () => this.open());
+  }
+
+  loading(count) {
+    this.place.setAttribute("aria-busy", "true");
+    this.place.replaceChildren(...Array.from({ length: Math.min(count, 12) }, () => element("div", { class: "ghost" })));
+  }
+
+  show(answer, c) {
+    this.place.removeAttribute("aria-busy");
+    this.place.replaceChildren(...answer.hits.map(hit => card(hit, answer.query.window, c)));
+    if (this.place.firstChild) this.place.firstChild.tabIndex = 0;
+  }
+
+  nothing(line, clear) {
+    this.place.removeAttribute("aria-busy");
+    const button = clear ? element("button", { class: "quiet", type: "button", onclick: clear }, "Clear the filters") : null;
+    this.place.replaceChildren(element("div", { class: "nothing" }, element("p", {}, line), button));
+  }
+
+  select(id) {
+    for (const node of this.place.querySelectorAll(".hit")) {
+      const own = node.dataset.id === id;
+      node.setAttribute("aria-expanded", String(own));
+      if (own) this.here(node, false);
+    }
+  }
+
+  // The explanation opens below the row of the chosen hit.
+  open() {
+    const chosen = this.place.querySelector('[aria-expanded="true"]');
+    if (this.panel.hidden || !chosen) return;
+    this.panel.remove();
+    const row = [...this.place.querySelectorAll(".hit")].filter(node => node.offsetTop === chosen.offsetTop);
+    row.at(-1).after(this.panel);
+  }
+
+  close() {
+    this.panel.hidden = true;
+    this.panel.remove();
+  }
+
+  here(node, focus = true) {
+    for (const other of this.place.querySelectorAll(".hit")) other.tabIndex = other === node ? 0 : -1;
+    if (focus) node.focus();
+  }
+
+  choose(node, scroll) {
+    this.here(node);
+    this.chosen(node.dataset.id, scroll);
+  }
+
+  key(event) {
+    const nodes = [...this.place.querySelectorAll(".hit")];
+    const at = nodes.indexOf(document.activeElement);
+    if (at < 0) return;
+    const across = nodes.filter(node => node.offsetTop === nodes[0].offsetTop).length;
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + across, ArrowUp: at - across, Home: 0, End: nodes.length - 1 }[event.key];
+    if (to !== undefined) this.here(nodes[Math.min(Math.max(to, 0), nodes.length - 1)]);
+    else if (event.key === "Enter" || event.key === " ") this.choose(nodes[at], true);
+    else return;
+    event.preventDefault();
+  }
+}

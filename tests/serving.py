@@ -1,0 +1,115 @@
+"""A gallery of ECG windows with its model, a client of the application, and a server in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+from starlette.testclient import TestClient
+
+from geopatch.data.sample import ecg_windows
+from geopatch.engines import Metadata
+from geopatch.estimator import GeoPatch
+from geopatch.gallery import Gallery
+from geopatch.model import ModelConfig
+from geopatch.server import Settings
+from geopatch.server.app import create_app
+from geopatch.train import TrainConfig
+
+TOKEN, WRITE_TOKEN = "read-" + "r" * 20, "write-" + "w" * 20
+READER, WRITER = {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"Bearer {WRITE_TOKEN}"}
+READY_S = 90.0
+
+
+def make_place(folder: Path) -> Path:
+    """A folder with `model` and `gallery`: two leads of six records, a few windows of each, labelled."""
+    windows = ecg_windows()
+    chosen = windows.subset(np.asarray([signal.start_s < 12 for signal in windows.signals]))
+    config = ModelConfig(width=16, embedding=8, layers=1, heads=1)
+    train = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=8)
+    model = GeoPatch(model=config, train=train, device="cpu").fit(chosen.signals, chosen.labels)
+    model.save(folder / "model")
+    assert chosen.labels is not None
+    rows: list[Metadata] = [
+        {"beat": str(label), "second": signal.start_s}
+        for signal, label in zip(chosen.signals, chosen.labels, strict=True)
+    ]
+    with Gallery.create(folder / "gallery", model) as made:
+        made.add(chosen.signals, metadata=rows)
+    return folder
+
+
+@contextmanager
+def client_of(place: Path, settings: Settings | None = None) -> Iterator[TestClient]:
+    """A client on this machine, in the same process."""
+    settings = settings or Settings(write_token=WRITE_TOKEN)
+    model = GeoPatch.load(place / "model", device="cpu")
+    writing = Gallery.open(place / "gallery", model=model) if settings.write_token else None
+    app = create_app(Gallery.open(place / "gallery", model=model, read_only=True), settings, writing_to=writing)
+    with TestClient(
+        app, base_url="http://127.0.0.1", client=("127.0.0.1", 5000), raise_server_exceptions=False
+    ) as found:
+        yield found
+
+
+class Server:
+    """`geopatch serve` as a process; ended by its process id."""
+
+    def __init__(self, place: Path, *flags: str, host: str = "127.0.0.1") -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        where = ["--model", str(place / "model"), "--host", host, "--port", str(self.port), "--device", "cpu"]
+        command = [sys.executable, "-m", "geopatch", "serve", str(place / "gallery"), *where, *flags]
+        self.log = place / "server.log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def ready(self) -> Server:
+        until = time.monotonic() + READY_S
+        while True:
+            try:
+                if httpx.get(f"{self.url}/ready", timeout=5).status_code == 200:
+                    return self
+            except httpx.TransportError:
+                pass
+            if self.process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(self.log.read_text())
+            time.sleep(0.1)
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.process.pid, number)
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.send(signal.SIGTERM)
+        return self.process.wait(READY_S)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.send(signal.SIGKILL)
+        self.process.wait()
+
+
+@contextmanager
+def server_of(place: Path, *flags: str, host: str = "127.0.0.1") -> Iterator[Server]:
+    running = Server(place, *flags, host=host)
+    try:
+        yield running.ready()
+    finally:
+        if running.process.poll() is None:
+            running.kill()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
