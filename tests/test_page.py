@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ def chromium() -> str:
     found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None and hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
         command = ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]
-        subprocess.run(command, capture_output=True, timeout=600, check=False)
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, capture_output=True, timeout=300, check=False)
         found = shutil.which("chromium")
     if found is None:
         pytest.skip("needs chromium: apt-get install chromium")
