@@ -21,8 +21,8 @@ VERBS = {
     "serve": "Serve a gallery: a REST API and a page to search it on.",
     "evaluate": "Measure retrieval on a test split, clean and with warped queries.",
     "stress": "Measure what warps, noise, gaps and shuffling cost, and draw it.",
-    "stability": "Measure what the theorems say: drift, bounds, margins, preferences.",
-    "reproduce": "Run the whole study: every table and figure, and the claims of the paper.",
+    "stability": "Measure what the theorems say: drift, bounds, margins.",
+    "reproduce": "Run the whole study: every table, figure and claim.",
 }
 
 

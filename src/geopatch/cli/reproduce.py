@@ -27,7 +27,7 @@ COMPLEXITY = "complexity"
 JOBS, ROWS, COST, PAGE = "jobs.jsonl", "study.jsonl", "study-cost.json", "RESULTS.md"
 
 
-@click.command("reproduce", short_help="Run the whole study: every table and figure, and the claims of the paper.")
+@click.command("reproduce", short_help="Run the whole study: every table, figure and claim.")
 @click.option("--quick", is_flag=True, help="A small version that goes the same way: few sets, one seed, few steps.")
 @click.option("--part", "parts", multiple=True, type=click.Choice((*PARTS, COMPLEXITY)), help="Only these; all.")
 @click.option("--workers", default=2, show_default=True, help="Jobs at a time, each with one thread.")

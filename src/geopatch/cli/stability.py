@@ -32,7 +32,7 @@ TRAIN_S = 120.0  # of each built-in recording's three minutes, those before this
 FIGURES = {"drift": drift_figure, "bound": bound_figure, "margin": margin_figure, "preference": preference_figure}
 
 
-@click.command("stability", short_help="Measure what the theorems say: drift, bounds, margins, preferences.")
+@click.command("stability", short_help="Measure what the theorems say: drift, bounds, margins.")
 @click.argument("data", required=False)
 @click.option("--model", type=click.Path(path_type=Path), help="A trained model; without, two are trained.")
 @click.option(
