@@ -12,24 +12,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import numpy as np
-import torch
+from side_by_side import add_flags, side_by_side
 
-from geopatch.data import Collection, load_split
+from geopatch.baselines.choice import FOLDS, folds
+from geopatch.data import load_split
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Row, append_rows, evaluate, read_rows, train
 from geopatch.model import PRESETS
 from geopatch.train import TrainConfig
-
-FOLDS = 2
 
 
 @dataclass(frozen=True)
@@ -51,22 +47,12 @@ def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
                     yield Job(variant, settings, data, fold, seed)
 
 
-def halves(whole: Collection, fold: int) -> tuple[Collection, Collection]:
-    """The same share of every class on both sides; fold 1 is fold 0 with its sides exchanged."""
-    assert whole.labels is not None
-    draw = np.random.default_rng(0)
-    side = np.zeros(len(whole), dtype=int)
-    for label in np.unique(whole.labels):
-        members = draw.permutation(np.flatnonzero(whole.labels == label))
-        side[members] = np.arange(len(members)) % FOLDS
-    return whole.subset(side != fold), whole.subset(side == fold)
-
-
 def run(job: Job, root: Path, device: str) -> list[Row]:
     settings: dict[str, Any] = json.loads(job.settings)
     model = replace(PRESETS[settings.get("preset", "default")], **settings.get("model", {}))
     training = replace(TrainConfig(), **settings.get("train", {}))
-    kept, asked = halves(load_split(job.data, root)[0], job.fold)
+    whole = load_split(job.data, root)[0]
+    kept, asked = list(folds(whole, most=len(whole)))[job.fold]
     trained = train(kept, GeoPatch(model=model, train=training, seed=job.seed, device=device), job.variant)
     return [replace(row, data=f"{job.data} fold {job.fold}") for row in evaluate(trained, asked)]
 
@@ -91,21 +77,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--variant", nargs=2, action="append", required=True, metavar=("NAME", "SETTINGS"))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--data-root", type=Path, required=True)
-    parser.add_argument("--rows", type=Path, required=True)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    add_flags(parser)
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    arguments = parse()
-    if arguments.worker is None:
-        again = [[sys.executable, *sys.argv, "--worker", str(n)] for n in range(arguments.workers)]
-        for process in [subprocess.Popen(command) for command in again]:
-            process.wait()
-        print(table(read_rows(arguments.rows)))
-    else:
-        torch.set_num_threads(1)
-        for job in list(jobs(arguments))[arguments.worker :: arguments.workers]:
-            append_rows(arguments.rows, run(job, arguments.data_root, arguments.device))
+    asked = parse()
+
+    def measure(job: Job) -> None:
+        append_rows(asked.rows, run(job, asked.data_root, asked.device))
+
+    if side_by_side(asked, list(jobs(asked)), measure):
+        print(table(read_rows(asked.rows)))

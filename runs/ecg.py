@@ -11,21 +11,18 @@ prepare both a second time with `--band 0.5,40 --cache filtered`.
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
+from side_by_side import add_flags, side_by_side
 
 from geopatch.data.cache import Cache
 from geopatch.data.collection import Collection
-from geopatch.data.recording import WindowSet
 from geopatch.errors import ConfigError
 from geopatch.estimator import GeoPatch
-from geopatch.evaluate import Protocol, Row, append_rows, evaluate, read_rows, train
+from geopatch.evaluate import Protocol, Row, append_rows, evaluate, train
 from geopatch.evaluate.protocol import MEANING
 from geopatch.evaluate.retrieval import Trained
 from geopatch.evaluate.task import check_sense, thinned
@@ -89,13 +86,14 @@ def noise_rows(job: Job, cache: Path, device: str) -> Iterator[Row]:
     mitdb, nstdb = Cache(cache / "mitdb"), Cache(cache / "nstdb").windows("test")
     patients = thinned(mitdb.windows("train"), TRAIN_PER_RECORD)
     is_other = np.asarray([signal.record not in UNDER_NOISE for signal in patients.signals])
-    trained = trained_on(picked(patients, is_other).collection("subject"), job, device)
-    clean = thinned(picked(patients, ~is_other), TEST_PER_RECORD).collection("subject")
+    trained = trained_on(patients.subset(is_other).collection("subject"), job, device)
+    clean = thinned(patients.subset(~is_other), TEST_PER_RECORD).collection("subject")
     others = thinned(mitdb.windows("test"), TEST_PER_RECORD).collection("subject")
     gallery = together("clean windows of 24 patients", others, clean)
     yield from measured(trained, renamed(clean, "nstdb, no noise", "clean "), gallery)
     for record in ("e24", "e18", "e12", "e06", "e00", "e_6"):
-        noisy = picked(nstdb, np.asarray([is_noisy(signal.record, signal.start_s, record) for signal in nstdb.signals]))
+        is_asked = [is_noisy(signal.record, signal.start_s, record) for signal in nstdb.signals]
+        noisy = nstdb.subset(np.asarray(is_asked))
         snr = int(record[1:].replace("_", "-"))
         queries = thinned(noisy, TEST_PER_RECORD).collection("subject")
         yield from measured(trained, renamed(queries, f"nstdb, {snr} dB", ""), gallery)
@@ -119,11 +117,6 @@ def is_noisy(record: str, start_s: float, noise: str) -> bool:
     return record.endswith(noise) and start_s >= NOISE_STARTS_S and into + 2 <= NOISE_LASTS_S
 
 
-def picked(windows: WindowSet, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> WindowSet:
-    signals = tuple(windows.signals[n] for n in np.flatnonzero(mask))
-    return replace(windows, signals=signals, targets={name: labels[mask] for name, labels in windows.targets.items()})
-
-
 def renamed(queries: Collection, name: str, prefix: str) -> Collection:
     """Queries on the timeline of the clean record, so that their own stretch of it can be left out."""
     signals = [replace(one, record=one.record[:3], id=f"{prefix}{one.id}") for one in queries.signals]
@@ -140,26 +133,19 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--filtered", type=Path, required=True)
-    parser.add_argument("--rows", type=Path, required=True)
     parser.add_argument("--only", nargs="*", default=("mitdb", "nstdb", "nsrdb"))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    add_flags(parser)
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    arguments = parse()
-    if arguments.worker is None:
-        again = [[sys.executable, *sys.argv, "--worker", str(n)] for n in range(arguments.workers)]
-        codes = [process.wait() for process in [subprocess.Popen(command) for command in again]]
-        print(f"{len(read_rows(arguments.rows))} rows in {arguments.rows}")
-        sys.exit(max(codes))
-    torch.set_num_threads(1)
-    asked = [job for job in jobs(arguments.seeds) if job.data in arguments.only]
-    for job in asked[arguments.worker :: arguments.workers]:
+    asked = parse()
+
+    def measure(job: Job) -> None:
         if job.data == "nstdb":
-            append_rows(arguments.rows, noise_rows(job, arguments.filtered, arguments.device))
+            append_rows(asked.rows, noise_rows(job, asked.filtered, asked.device))
         else:
-            append_rows(arguments.rows, split_rows(job, arguments.cache, arguments.device))
+            append_rows(asked.rows, split_rows(job, asked.cache, asked.device))
+
+    side_by_side(asked, [job for job in jobs(asked.seeds) if job.data in asked.only], measure)

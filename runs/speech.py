@@ -8,17 +8,16 @@ Reads prepared windows (`geopatch data prepare arctic`), so that a machine with 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from pathlib import Path
 
-import torch
+from side_by_side import add_flags, side_by_side
 
 from geopatch.baselines import make
 from geopatch.baselines.method import AMPLITUDES
 from geopatch.data.cache import Cache
 from geopatch.estimator import GeoPatch
-from geopatch.evaluate import append_rows, evaluate, read_rows, train
+from geopatch.evaluate import append_rows, evaluate, train
 from geopatch.evaluate.rival import evaluate_rival, train_rival
 
 SCORERS = ("cosine", "maxsim", "fused", "bridge")
@@ -47,12 +46,9 @@ def measure(target: str, seed: int, arguments: argparse.Namespace) -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--rows", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--rivals", nargs="*", choices=RIVALS, help="Measure these instead (they need aeon).")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    add_flags(parser)
     return parser.parse_args()
 
 
@@ -62,12 +58,5 @@ if __name__ == "__main__":
         for name in arguments.rivals or RIVALS:
             measure_rival(name, arguments)
         sys.exit()
-    if arguments.worker is None:
-        again = [[sys.executable, *sys.argv, "--worker", str(n)] for n in range(arguments.workers)]
-        codes = [process.wait() for process in [subprocess.Popen(command) for command in again]]
-        print(f"{len(read_rows(arguments.rows))} rows in {arguments.rows}")
-        sys.exit(max(codes))
-    torch.set_num_threads(1)
     jobs = [(target, seed) for seed in range(arguments.seeds) for target in ("prompt", "speaker")]
-    for target, seed in jobs[arguments.worker :: arguments.workers]:
-        measure(target, seed, arguments)
+    side_by_side(arguments, jobs, lambda job: measure(*job, arguments))

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,16 @@ USER = "geopatch"
 NOBODY = 65534  # PostgreSQL refuses to run as root
 READY_S, GRACE_S = 60.0, 20.0
 SETTINGS = ("listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=30", "shared_buffers=32MB")
+
+
+@contextmanager
+def running_server() -> Iterator[PostgresServer]:
+    """A server of its own, ended whatever happens."""
+    server = PostgresServer()
+    try:
+        yield server.create()
+    finally:
+        server.stop()
 
 
 class PostgresServer:

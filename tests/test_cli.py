@@ -8,15 +8,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 import pytest
+from commands import Run, runner
 
-from geopatch.cli import fit, main, options
+from geopatch.cli import fit, options
 from geopatch.cli.app import VERBS
 from geopatch.cli.tables import print_summaries
 from geopatch.data import read
@@ -33,33 +33,13 @@ TINY = ["--patch-length=4", "--max-patches=4", "--width=16", "--embedding=8", "-
 TINY += ["--epochs=1", "--min-steps=2", "--max-steps=2", "--batch-size=4", "--device=cpu"]
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What a command left: its exit code and what it wrote."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """`geopatch` in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GEOPATCH_DATA", raising=False)
 
-    def call(*arguments: object) -> Ran:
-        code = 0
-        try:
-            main([str(argument) for argument in arguments])
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        return Ran(code, *capsys.readouterr())
-
-    return call
+    return runner(capsys)
 
 
 def in_process(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

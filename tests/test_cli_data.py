@@ -6,30 +6,16 @@ import json
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Run, runner
 
-from geopatch.cli import main
 from geopatch.data.cache import Cache
 from geopatch.data.catalog import CATALOG
 
 DATA = Path(os.environ.get("GEOPATCH_DATA", "nowhere"))
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command left: its exit code and what it wrote."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -45,15 +31,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
     monkeypatch.setattr(urllib.request, "urlopen", refused)
 
-    def call(*arguments: object) -> Ran:
-        code = 0
-        try:
-            main(["data", *map(str, arguments)])
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        return Ran(code, *capsys.readouterr())
-
-    return call
+    return runner(capsys, "data")
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import TINY, Run, run  # noqa: F401
+from commands import Run
+from test_cli import TINY, run  # noqa: F401
 
 from geopatch.data.cache import window_pairs, write_cache
 from geopatch.data.recording import cut_windows

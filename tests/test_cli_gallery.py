@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars
 import pytest
+from commands import Run, runner
 
-from geopatch.cli import main
 from geopatch.data.sample import mitdb_minutes
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
@@ -20,16 +18,6 @@ from geopatch.signal import Signal
 from geopatch.train import TrainConfig
 
 SMALL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: object) -> Ran:
-        code = 0
-        try:
-            main(["gallery", *map(str, arguments)])
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        return Ran(code, *capsys.readouterr())
-
-    return call
+    return runner(capsys, "gallery")
 
 
 @pytest.fixture

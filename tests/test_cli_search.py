@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import Ran, Run, runner
 
-from geopatch.cli import main
 from geopatch.data.physionet import read_wfdb
 from geopatch.data.sample import ecg_windows
 from geopatch.estimator import GeoPatch
@@ -21,18 +19,6 @@ from geopatch.search import search
 from geopatch.train import TrainConfig
 
 DATA = Path(os.environ.get("GEOPATCH_DATA", "nowhere"))
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command left: its exit code and what it wrote."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")
@@ -58,15 +44,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(place)
 
-    def call(*arguments: object) -> Ran:
-        code = 0
-        try:
-            main(["search", *(str(argument) for argument in arguments)])
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        return Ran(code, *capsys.readouterr())
-
-    return call
+    return runner(capsys, "search")
 
 
 def stored(place: Path, n: int = 0) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import Run, runner
 
-from geopatch.cli import main
 from geopatch.cli.tables import print_classes, print_drops, print_summaries
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Summary, curve, default_stresses, read_rows
@@ -26,18 +25,6 @@ MODEL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers
 TRAIN = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=4)
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What a command left: its exit code and what it wrote."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """`geopatch stress` in a folder of its own, with a file of waves and a model of them."""
@@ -45,15 +32,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     monkeypatch.delenv("GEOPATCH_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
 
-    def call(*arguments: object) -> Ran:
-        code = 0
-        try:
-            main(["stress", *(str(argument) for argument in arguments)])
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        return Ran(code, *capsys.readouterr())
-
-    return call
+    return runner(capsys, "stress")
 
 
 def waves(count: int = 8) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], list[str]]:

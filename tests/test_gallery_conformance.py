@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from galleries import ABOUT, ENGINES, WIDTHS, Ground, agrees, entries_of, everything, naive_shortlist, same
-from servers import PostgresServer
+from servers import PostgresServer, running_server
 
 from geopatch.engines import Entries, Widths, as_filter, postgres
 from geopatch.engines.filters import Where
@@ -52,11 +52,8 @@ FILTERS: list[Where] = [
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[PostgresServer]:
-    running = PostgresServer()
-    try:
-        yield running.create()
-    finally:
-        running.stop()
+    with running_server() as running:
+        yield running
 
 
 @pytest.fixture(params=ENGINES)

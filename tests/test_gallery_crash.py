@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from adding import BATCH, ids_of
 from galleries import ABOUT, entries_of, same
-from servers import PostgresServer
+from servers import PostgresServer, running_server
 
 from geopatch.errors import GalleryError
 from geopatch.gallery import Gallery
@@ -28,11 +28,8 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    running = PostgresServer()
-    try:
-        yield running.create()
-    finally:
-        running.stop()
+    with running_server() as running:
+        yield running
 
 
 def add_until_killed(place: str, first: int, moment_s: float, kill: signal.Signals = signal.SIGKILL) -> list[int]:

@@ -14,7 +14,7 @@ from galleries import ABOUT, WIDTHS, Ground, agrees, entries_of, everything, nai
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from servers import PostgresServer
+from servers import PostgresServer, running_server
 
 from geopatch.engines import Entries, as_filter, embedded
 from geopatch.gallery import Gallery
@@ -161,11 +161,8 @@ def test_an_indexed_gallery_agrees_with_the_exact_one(tmp_path: Path, monkeypatc
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    running = PostgresServer()
-    try:
-        yield running.create()
-    finally:
-        running.stop()
+    with running_server() as running:
+        yield running
 
 
 def test_a_server_agrees_with_the_exact_engine(server: PostgresServer, tmp_path: Path) -> None:

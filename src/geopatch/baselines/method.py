@@ -8,11 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from geopatch.errors import GeoPatchError, SignalError, one_of
-from geopatch.model.encoder import FLAT, zscore
+from geopatch.model.encoder import level_and_spread, zscore
 from geopatch.patches import WindowBatch, stack
 from geopatch.signal import Signal
 
@@ -61,11 +60,7 @@ class Scale:
     @classmethod
     def learn(cls, amplitude: str, windows: WindowBatch) -> Scale:
         """Level and spread of each channel over all that was measured; a constant channel has spread 1."""
-        weight = windows.confidence[..., None].double()
-        total = weight.sum((0, 1))
-        level = (windows.values * weight).sum((0, 1)) / total
-        spread = (((windows.values - level).square() * weight).sum((0, 1)) / total).sqrt()
-        spread = torch.where(spread > FLAT * (1 + level.abs()), spread, 1.0)
+        level, spread = level_and_spread(windows)
         return cls(amplitude, level.float(), spread.float())
 
     def units(self, windows: WindowBatch) -> WindowBatch:

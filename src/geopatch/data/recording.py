@@ -125,6 +125,12 @@ class WindowSet:
     def __len__(self) -> int:
         return len(self.signals)
 
+    def subset(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.integer]) -> WindowSet:
+        """The windows that a mask marks, or those at these positions in this order, with their targets."""
+        places = np.arange(len(self))[chosen]
+        signals = tuple(self.signals[place] for place in places)
+        return replace(self, signals=signals, targets={name: labels[places] for name, labels in self.targets.items()})
+
     def collection(self, target: str) -> Collection:
         """The windows with the labels of one target; windows for which it is unknown are left out."""
         one_of("target", target, tuple(self.targets))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -80,8 +80,7 @@ def chosen(windows: WindowSet, mask: npt.NDArray[np.bool_], name: str) -> Window
     """The windows that a mask marks, with their targets."""
     if not mask.any():
         raise DataError(f"{name}: no window is left on this side of the split; give longer records or shorter windows")
-    signals = tuple(windows.signals[place] for place in np.flatnonzero(mask))
-    return WindowSet(name, signals, {target: labels[mask] for target, labels in windows.targets.items()})
+    return replace(windows.subset(mask), name=name)
 
 
 def _halves(windows: WindowSet, recordings: Sequence[Recording]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:

@@ -26,33 +26,32 @@ def results_page(rows: Sequence[Row]) -> str:
 
 def scorer_table(rows: Sequence[Row], first: str, name: Callable[[Summary], str]) -> str:
     """R@1 / mAP of every scorer, a line for each name that `name` gives; by class below where it is imbalanced."""
-    lines: dict[str, dict[str, Summary]] = {}
-    for summary in summarise(rows):
-        lines.setdefault(name(summary), {})[summary.scorer] = summary
-    scorers = [scorer for scorer in SCORERS if any(scorer in found for found in lines.values())]
-    head = f"| {first} | seeds | {' | '.join(scorers)} |"
-    rule = "|---|---|" + "---|" * len(scorers)
-    body = []
-    for told, found in lines.items():
-        cells = " | ".join(_cell(found.get(scorer)) for scorer in scorers)
-        body.append(f"| {told} | {next(iter(found.values())).seeds} | {cells} |")
-    return "\n".join([head, rule, *body])
+    found = summarise(rows)
+    scorers = [scorer for scorer in SCORERS if any(line.scorer == scorer for line in found)]
+    return _grid(first, scorers, [(name(line), line.scorer, line) for line in found])
 
 
 def method_table(rows: Sequence[Row]) -> str:
     """R@1 / mAP of every method and scorer, a column for each stress: ours beside baselines."""
+    found = summarise(rows)
+    stresses = list(dict.fromkeys(line.stress for line in found))
+    return _grid("method: R@1 / mAP", stresses, [(_method(line), line.stress, line) for line in found])
+
+
+def _method(line: Summary) -> str:
+    return line.preset if line.scorer == OWN else f"GeoPatch {line.preset}, {line.scorer}"
+
+
+def _grid(first: str, columns: Sequence[str], cells: Sequence[tuple[str, str, Summary]]) -> str:
+    """Summaries by the name of their line and of their column."""
     lines: dict[str, dict[str, Summary]] = {}
-    for summary in summarise(rows):
-        name = summary.preset if summary.scorer == OWN else f"GeoPatch {summary.preset}, {summary.scorer}"
-        lines.setdefault(name, {})[summary.stress] = summary
-    stresses = list(dict.fromkeys(stress for found in lines.values() for stress in found))
-    head = f"| method: R@1 / mAP | seeds | {' | '.join(stresses)} |"
-    rule = "|---|---|" + "---|" * len(stresses)
+    for name, column, summary in cells:
+        lines.setdefault(name, {})[column] = summary
     body = []
     for name, found in lines.items():
-        cells = " | ".join(_cell(found.get(stress)) for stress in stresses)
-        body.append(f"| {name} | {next(iter(found.values())).seeds} | {cells} |")
-    return "\n".join([head, rule, *body])
+        told = " | ".join(_cell(found.get(column)) for column in columns)
+        body.append(f"| {name} | {next(iter(found.values())).seeds} | {told} |")
+    return "\n".join([f"| {first} | seeds | {' | '.join(columns)} |", "|---|---|" + "---|" * len(columns), *body])
 
 
 def class_table(rows: Sequence[Row]) -> str:

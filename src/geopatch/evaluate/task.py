@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -71,9 +71,4 @@ def thinned(windows: WindowSet, per_record: int) -> WindowSet:
         members = np.flatnonzero(records == record)
         count = min(per_record, len(members))
         kept.append(members[np.linspace(0, len(members) - 1, count).round().astype(int)])
-    chosen = np.concatenate(kept)
-    return replace(
-        windows,
-        signals=tuple(windows.signals[n] for n in chosen),
-        targets={target: labels[chosen] for target, labels in windows.targets.items()},
-    )
+    return windows.subset(np.concatenate(kept))

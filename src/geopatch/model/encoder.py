@@ -123,12 +123,9 @@ class Encoder(nn.Module):
 
     def learn_scale(self, windows: WindowBatch | LazyWindows) -> None:
         """Take level and spread of each channel from training windows."""
-        total = _summed(_weights(part) for part in windows.parts())
-        level = _summed(part.values * _weights(part) for part in windows.parts()) / total
-        square = _summed((part.values - level).square() * _weights(part) for part in windows.parts())
-        spread = (square / total).sqrt()
+        level, spread = level_and_spread(windows)
         self.level.copy_(level)
-        self.spread.copy_(torch.where(spread > FLAT * (1 + level.abs()), spread, 1.0))
+        self.spread.copy_(spread)
 
     def scale(self, windows: WindowBatch) -> WindowBatch:
         """Windows in units of the training data."""
@@ -175,6 +172,15 @@ class Encoder(nn.Module):
             rebuilt: Tensor = self.rebuild(content, c)
             return rebuilt
         return None if self.rebuild is None else self.rebuild(z)
+
+
+def level_and_spread(windows: WindowBatch | LazyWindows) -> tuple[Tensor, Tensor]:
+    """Of each channel (C,), over all that was measured; a constant channel has spread 1."""
+    total = _summed(_weights(part) for part in windows.parts())
+    level = _summed(part.values * _weights(part) for part in windows.parts()) / total
+    square = _summed((part.values - level).square() * _weights(part) for part in windows.parts())
+    spread = (square / total).sqrt()
+    return level, torch.where(spread > FLAT * (1 + level.abs()), spread, 1.0)
 
 
 def _weights(windows: WindowBatch) -> Tensor:

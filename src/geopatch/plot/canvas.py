@@ -21,10 +21,12 @@ SUFFIXES = ("png", "svg")
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PNG or SVG, by its ending, and let go of it."""
-    with atomic_file(Path(path)) as partial:
-        figure.savefig(partial, dpi=130, format=Path(path).suffix.lstrip("."))
-    pyplot().close(figure)
+    """Write a figure as PNG or SVG, by its ending, and let go of it. The same figure gives the same file."""
+    kind, plt = Path(path).suffix.lstrip("."), pyplot()
+    undated = {"Date": None} if kind == "svg" else None
+    with atomic_file(Path(path)) as partial, plt.rc_context({"svg.hashsalt": "geopatch"}):
+        figure.savefig(partial, dpi=130, format=kind, metadata=undated)
+    plt.close(figure)
 
 
 def save_all(figure: Figure, stem: str | Path) -> list[Path]:
