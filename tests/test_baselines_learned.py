@@ -56,6 +56,7 @@ def test_padding_changes_no_embedding(name: str, length: int) -> None:
     noise = padded.values + 100 * torch.randn_like(padded.values) * ~padded.inside[..., None]
     with torch.no_grad():
         expected = network(alone.values, alone.inside)
+        assert_close(network(alone.values, None), expected, atol=1e-5, rtol=1e-5)
         assert_close(network(padded.values, padded.inside)[:1], expected, atol=1e-4, rtol=1e-4)
         if name != "ts2vec":  # the others do not even read what lies past the end
             assert_close(network(noise, padded.inside)[:1], expected, atol=1e-4, rtol=1e-4)

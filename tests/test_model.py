@@ -23,7 +23,15 @@ from geopatch.model.encoder import AMPLITUDES, PRESETS, STEMS, Encoder, ModelCon
 from geopatch.model.fuse import FUSES, Fuse, GeometryEncoder
 from geopatch.model.gate import Gate
 from geopatch.model.operator import RECONSTRUCTIONS, ConditionalOperator, ReconstructionHead
-from geopatch.model.stem import STEP, ContextStem, MaskedBatchNorm, TimeConvolution, masked_mean_max, spans
+from geopatch.model.stem import (
+    STEP,
+    ContextStem,
+    MaskedBatchNorm,
+    MultiscaleBlock,
+    TimeConvolution,
+    masked_mean_max,
+    spans,
+)
 from geopatch.model.token import PATCH_ENCODERS, PatchEncoder
 from geopatch.patches import PatchBatch, WindowBatch, stack
 from geopatch.scaffold import fixed_scaffold
@@ -400,13 +408,29 @@ def test_masked_batch_norm_equals_its_twin() -> None:
     np.testing.assert_allclose(after[1], 0.9 * variance + 0.1 * new_variance * 16 / 15, atol=1e-5)
 
 
+def test_the_gradient_of_masked_batch_norm_is_right() -> None:
+    norm = MaskedBatchNorm(3).double()
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
+    inside = mask_of(5, 3, size=5)
+
+    def normed(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        moved: Tensor = torch.func.functional_call(norm, {"weight": weight, "bias": bias}, (x, inside))
+        return moved
+
+    norm.forward = norm.forward_masked  # type: ignore[method-assign,assignment]
+    weight, bias = (torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradcheck(normed, (x, weight, bias))
+
+
 def test_masked_batch_norm_stands_still_after_training() -> None:
     norm = MaskedBatchNorm(3).eval()
     shake(norm)
     mean, variance = statistics(norm)
     x = torch.randn(4, 7, 3)
-    found = norm.forward_masked(x, mask_of(7, 3, 1, 5, size=7))
-    close(found, (x - mean) * torch.rsqrt(variance + norm.eps) * norm.weight + norm.bias)
+    inside = mask_of(7, 3, 1, 5, size=7)
+    found = norm.forward_masked(x, inside)
+    close(found, ((x - mean) * torch.rsqrt(variance + norm.eps) * norm.weight + norm.bias) * inside[..., None])
     assert all(torch.equal(*pair) for pair in zip(statistics(norm), (mean, variance), strict=True))
 
 
@@ -632,3 +656,12 @@ def test_the_gradient_of_a_strided_convolution_of_one_sample_is_written() -> Non
             convolution(x).sum().backward()
         assert convolution.weight.grad is not None
         assert torch.isfinite(convolution.weight.grad).all()
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("samples", [1, 2, 17, 64])
+def test_one_wide_convolution_is_the_same_as_several_narrow_ones(stride: int, samples: int) -> None:
+    torch.manual_seed(0)
+    block = MultiscaleBlock(3, 64, stride).double()
+    x = torch.randn(2, samples, 3, dtype=torch.float64)
+    torch.testing.assert_close(block.at_once(x), block.side_by_side(x))

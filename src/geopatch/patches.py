@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -63,10 +64,15 @@ class WindowBatch:
         """The windows in pieces that fit into memory: all of them, as they are there already."""
         yield self
 
-    @property
+    @cached_property
     def inside(self) -> Tensor:
         samples = torch.arange(self.values.shape[1], device=self.values.device)
         return samples < self.lengths[:, None]  # (B, T) bool
+
+    @property
+    def mask(self) -> Tensor | None:
+        """`inside`, or None where every window has T samples."""
+        return self.inside if self.padded else None
 
     def to(self, device: torch.device | str) -> WindowBatch:
         clock = None if self.clock is None else self.clock.to(device)

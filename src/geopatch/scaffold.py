@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,20 +18,20 @@ class Scaffold:
     lengths: Tensor  # (B,) int64, samples in each window
     patch_length: int
 
-    @property
+    @cached_property
     def positions(self) -> Tensor:
         """Sample index of every patch position, held inside the window."""
         offsets = torch.arange(self.patch_length, device=self.starts.device)
         return torch.minimum(self.starts[..., None] + offsets, self.lengths[:, None, None] - 1)  # (B, K, L)
 
-    @property
+    @cached_property
     def inside(self) -> Tensor:
         """Which patch positions hold a sample: those of valid patches that end before the window does."""
         offsets = torch.arange(self.patch_length, device=self.starts.device)
         ends = self.starts[..., None] + offsets < self.lengths[:, None, None]
         return ends & self.valid[..., None]  # (B, K, L)
 
-    @property
+    @cached_property
     def centres(self) -> Tensor:
         """Centre of each patch in observed sample coordinates."""
         sizes = (self.lengths[:, None] - self.starts).clamp(max=self.patch_length)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geopatch.baselines.layers import EMBEDDING, Norm, SameConv, mean_over_time
+from geopatch.baselines.layers import EMBEDDING, Norm, SameConv, held, joined, mean_over_time
 
 FILTERS, KERNELS, DEPTH, RESIDUAL_EVERY = 32, (40, 20, 10), 6, 3
 WIDTH = FILTERS * (len(KERNELS) + 1)
@@ -21,8 +21,8 @@ class InceptionTime(nn.Module):
         self.skip_norms = nn.ModuleList(Norm(WIDTH) for _ in starts)
         self.out = nn.Linear(WIDTH, EMBEDDING)
 
-    def forward(self, x: Tensor, inside: Tensor) -> Tensor:
-        z = start = (x * inside[..., None]).mT  # (B, C, T)
+    def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
+        z = start = held(x.mT, inside)  # (B, C, T)
         for n, module in enumerate(self.modules_in_order):
             z = module(z, inside)
             block, place = divmod(n, RESIDUAL_EVERY)
@@ -43,9 +43,14 @@ class Inception(nn.Module):
         self.pooled = SameConv(channels, FILTERS, 1)
         self.norm = Norm(WIDTH)
 
-    def forward(self, x: Tensor, inside: Tensor) -> Tensor:
+    def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
         narrow = self.bottleneck(x)
-        outside = ~inside[:, None]
-        peak = F.max_pool1d(x.masked_fill(outside, -torch.inf), 3, stride=1, padding=1).masked_fill(outside, 0.0)
-        z = torch.cat([*(branch(narrow) for branch in self.branches), self.pooled(peak)], dim=1)
+        z = joined([*(branch(narrow) for branch in self.branches), self.pooled(peaks(x, inside))])
         return F.relu(self.norm(z, inside))
+
+
+def peaks(x: Tensor, inside: Tensor | None) -> Tensor:
+    """The largest of three neighbours inside the window; 0 outside."""
+    seen = x if inside is None else x.masked_fill(~inside[:, None], -torch.inf)
+    peak = F.max_pool2d(seen[:, :, None], (1, 3), stride=1, padding=(0, 1)).squeeze(2)
+    return peak if inside is None else peak.masked_fill(~inside[:, None], 0.0)

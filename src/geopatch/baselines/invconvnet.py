@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geopatch.baselines.layers import EMBEDDING, Norm, exact_convolutions, mean_over_time
+from geopatch.baselines.layers import EMBEDDING, Norm, exact_convolutions, held, mean_over_time
 
 KINDS = (24, 20, 20)  # plain, blind to offset, blind to trend: the paper's split of 64
 LENGTHS = (17, 33, 65, 129)
@@ -28,8 +28,8 @@ class InvConvNet(nn.Module):
         self.norm, self.drop = Norm(width), nn.Dropout(DROPOUT)
         self.out = nn.Linear(width, EMBEDDING)
 
-    def forward(self, x: Tensor, inside: Tensor) -> Tensor:
-        z = (x * inside[..., None]).mT  # (B, C, T)
+    def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
+        z = held(x.mT, inside)  # (B, C, T)
         z = F.relu(self.norm(torch.cat([layer(z) for layer in self.layers], dim=1), inside))
         out: Tensor = self.out(mean_over_time(self.drop(z), inside))
         return out

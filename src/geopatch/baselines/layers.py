@@ -1,11 +1,13 @@
 """What the convolutional networks share: layers over (B, C, T) that give padded samples no say.
 
-Where a window ends, a masked layer sees the zeros that the published networks pad with.
+Where a window ends, a masked layer sees the zeros that the published networks pad with. `inside` (B, T) tells where;
+it is None where no window is padded, and what only serves padding is left out. In memory the channels come last, as
+GPUs and CPUs convolve fastest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -29,13 +31,14 @@ class SameConv(nn.Conv1d):
 
     def __init__(self, channels: int, width: int, kernel: int, *, dilation: int = 1, bias: bool = False) -> None:
         super().__init__(channels, width, kernel, dilation=dilation, bias=bias)
-        reach = dilation * (kernel - 1)
-        self.ends = (reach // 2, reach - reach // 2)
+        self.reach = dilation * (kernel - 1)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.kernel_size[0] == 3 and self.dilation[0] >= x.shape[2]:  # the outer taps see nothing but padding
             return F.conv1d(x, self.weight[:, :, 1:2], self.bias)
-        return super().forward(F.pad(x, self.ends))
+        weight, dilation = self.weight[:, :, None], (1, self.dilation[0])
+        y = F.conv2d(x[:, :, None], weight, self.bias, 1, (0, (self.reach + 1) // 2), dilation).squeeze(2)
+        return y[..., 1:] if self.reach % 2 else y  # an even kernel reaches one sample further ahead than back
 
 
 class Norm(nn.Module):
@@ -45,12 +48,29 @@ class Norm(nn.Module):
         super().__init__()
         self.norm = MaskedBatchNorm(width)
 
-    def forward(self, x: Tensor, inside: Tensor) -> Tensor:
-        return self.norm.forward_masked(x.mT, inside).mT * inside[:, None]
+    def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
+        return self.norm.forward_masked(x.mT, inside).mT
 
 
-def mean_over_time(x: Tensor, inside: Tensor) -> Tensor:
+def held(x: Tensor, inside: Tensor | None) -> Tensor:
+    """(B, C, T) with 0 past the end of each window."""
+    return x if inside is None else x * inside[:, None]
+
+
+def everywhere(x: Tensor) -> Tensor:
+    """That no sample of (B, T, C) is padding, for layers that must be told."""
+    return x.new_ones(x.shape[:2], dtype=torch.bool)
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """The channels of all parts, still last in memory."""
+    return torch.cat([part.mT for part in parts], dim=2).mT
+
+
+def mean_over_time(x: Tensor, inside: Tensor | None) -> Tensor:
     """(B, C, T) -> (B, C)"""
+    if inside is None:
+        return x.mean(2)
     return (x * inside[:, None]).sum(2) / inside.sum(1, keepdim=True)
 
 

@@ -28,7 +28,7 @@ from geopatch.train.validation import Validation, seeded, split_validation
 
 CHUNK = 256  # windows embedded at a time
 
-Build = Callable[[int, int], nn.Module]  # channels, longest training window -> (B, T, C), inside (B, T) -> (B, D)
+Build = Callable[[int, int], nn.Module]  # channels, longest window -> (B, T, C), inside (B, T) or None -> (B, D)
 
 
 class Network(nn.Module):
@@ -43,7 +43,7 @@ class Network(nn.Module):
 
     def forward(self, scaled: WindowBatch) -> Tensor:
         windows = self.shaped(scaled)
-        return F.normalize(self.body(windows.values, windows.inside).float(), dim=1)  # (B, D)
+        return F.normalize(self.body(windows.values, windows.mask).float(), dim=1)  # (B, D)
 
 
 class Supervised(Trainable):

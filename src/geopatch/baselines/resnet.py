@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geopatch.baselines.layers import EMBEDDING, Norm, SameConv, mean_over_time
+from geopatch.baselines.layers import EMBEDDING, Norm, SameConv, held, mean_over_time
 
 WIDTHS, KERNELS = (64, 128, 128), (8, 5, 3)
 
@@ -17,8 +17,8 @@ class ResNet(nn.Module):
         self.blocks = nn.ModuleList(Block(sizes[n], sizes[n + 1]) for n in range(len(WIDTHS)))
         self.out = nn.Linear(WIDTHS[-1], EMBEDDING)
 
-    def forward(self, x: Tensor, inside: Tensor) -> Tensor:
-        z = (x * inside[..., None]).mT  # (B, C, T)
+    def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
+        z = held(x.mT, inside)  # (B, C, T)
         for block in self.blocks:
             z = block(z, inside)
         out: Tensor = self.out(mean_over_time(z, inside))
@@ -36,7 +36,7 @@ class Block(nn.Module):
         self.skip = SameConv(channels, width, 1) if channels != width else nn.Identity()
         self.skip_norm = Norm(width)
 
-    def forward(self, x: Tensor, inside: Tensor) -> Tensor:
+    def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
         z = x
         for n, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             z = norm(convolution(z), inside)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geopatch.baselines.layers import SameConv, max_over_time
+from geopatch.baselines.layers import SameConv, everywhere, max_over_time
 from geopatch.baselines.learned import Network
 from geopatch.patches import WindowBatch
 from geopatch.train.objective import Trainable, TrainConfig
@@ -34,7 +34,8 @@ class TS2Vec(nn.Module):
         self.blocks = nn.ModuleList(DilatedBlock(widths[n], widths[n + 1], 2**n) for n in range(DEPTH + 1))
         self.drop = nn.Dropout(DROPOUT)
 
-    def forward(self, x: Tensor, inside: Tensor) -> Tensor:
+    def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
+        inside = everywhere(x) if inside is None else inside
         return max_over_time(self.timestamps(x, inside).mT, inside)
 
     def timestamps(self, x: Tensor, inside: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geopatch.baselines.layers import Norm, SameConv, halved
+from geopatch.baselines.layers import Norm, SameConv, everywhere, halved
 from geopatch.baselines.learned import Network
 from geopatch.baselines.transformer import attention_layer
 from geopatch.patches import WindowBatch
@@ -35,7 +35,8 @@ class TSTCC(nn.Module):
         self.drop = nn.Dropout(DROPOUT)
         self.places = -(-longest // 2 ** len(WIDTHS))  # features of the longest window
 
-    def forward(self, x: Tensor, inside: Tensor) -> Tensor:
+    def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
+        inside = everywhere(x) if inside is None else inside
         features, valid = self.features(x, inside)
         place = torch.arange(valid.shape[1], device=x.device)
         part = place * PARTS // valid.sum(1, keepdim=True).clamp(min=1)  # (B, S)

@@ -6,6 +6,8 @@ pooled already.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -19,29 +21,57 @@ STEP = 4  # samples between two places of the context stem
 
 
 class MaskedBatchNorm(nn.BatchNorm2d):
-    """Batch norm over (B, T, C) that counts only the samples inside their window."""
+    """Batch norm over (B, T, C) that counts only the samples inside their window, and leaves 0 outside."""
 
     def forward_masked(self, x: Tensor, inside: Tensor | None) -> Tensor:
         if inside is None:  # nothing is padded: torch's own does the same in fewer passes
             return super().forward(x.mT[:, :, None]).squeeze(2).mT
-        mean, variance = self._statistics(x, inside)
-        scale = self.weight * torch.rsqrt(variance + self.eps)
-        return x * scale + (self.bias - mean * scale)
-
-    def _statistics(self, x: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.momentum is not None
         if not self.training:
-            return self.running_mean, self.running_var
-        weight = inside[..., None].float()  # (B, T, 1)
-        total = weight.sum()
-        mean = (x * weight).sum((0, 1)) / total
-        variance = ((x - mean).square() * weight).sum((0, 1)) / total
-        with torch.no_grad():
-            self.running_mean.lerp_(mean, self.momentum)
-            self.running_var.lerp_(variance * (total / (total - 1).clamp(min=1)), self.momentum)
-        return mean, variance
+            scale = self.weight * torch.rsqrt(self.running_var + self.eps)
+            return (x * scale + (self.bias - self.running_mean * scale)) * inside[..., None]
+        y, mean, variance = _MaskedNorm.apply(x, inside, self.weight, self.bias, self.eps)  # type: ignore[no-untyped-call]
+        total = inside.sum()
+        self.running_mean.lerp_(mean, self.momentum)
+        self.running_var.lerp_(variance * (total / (total - 1).clamp(min=1)), self.momentum)
+        return y  # type: ignore[no-any-return]
+
+
+class _MaskedNorm(torch.autograd.Function):
+    """x (B, T, C) at mean 0 and spread 1 over the samples inside, then weight and bias; 0 outside.
+
+    Its gradient is written out because memory is what it waits for: autograd makes several times as many passes.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, inside: Tensor, weight: Tensor, bias: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        mask, total = inside[..., None], inside.sum()
+        x = x * mask
+        mean = x.sum((0, 1), dtype=weight.dtype) / total
+        square = torch.linalg.vector_norm(x, dim=(0, 1), dtype=weight.dtype).square() / total
+        variance = (square - mean.square()).clamp(min=0)
+        scale = torch.rsqrt(variance + eps)
+        gain = weight * scale
+        y = torch.addcmul(bias - mean * gain, x, gain, out=torch.empty_like(x)).mul_(mask)
+        ctx.save_for_backward(x, inside, weight, mean, scale)
+        ctx.mark_non_differentiable(mean, variance)
+        return y, mean, variance
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, inside, weight, mean, scale = ctx.saved_tensors
+        mask, total, gain = inside[..., None], inside.sum(), weight * scale
+        grad = grads[0] * mask
+        summed = grad.sum((0, 1), dtype=weight.dtype)
+        turned = ((grad * x).sum((0, 1), dtype=weight.dtype) - mean * summed) * scale  # of the weight
+        slope = -gain * scale * turned / total
+        level = -gain * summed / total - slope * mean
+        moved = torch.addcmul(torch.addcmul(level, x, slope), grad, gain, out=torch.empty_like(x))
+        return moved.mul_(mask), None, turned, summed, None
 
 
 class TimeConvolution(nn.Conv2d):
@@ -69,9 +99,25 @@ class MultiscaleBlock(nn.Module):
         self.stride = stride
 
     def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
-        y = torch.cat([branch(x) for branch in self.branches], dim=-1) + self.skip(x)  # (B, T / stride, d)
-        y = F.gelu(self.norm.forward_masked(y, inside))
-        return y if inside is None else y * inside[..., None]
+        y = self.at_once(x) if x.is_cuda else self.side_by_side(x)  # (B, T / stride, d)
+        return F.gelu(self.norm.forward_masked(y, inside))
+
+    def side_by_side(self, x: Tensor) -> Tensor:
+        """Each kernel as wide as it is: the least arithmetic."""
+        y: Tensor = torch.cat([branch(x) for branch in self.branches], dim=-1) + self.skip(x)
+        return y
+
+    def at_once(self, x: Tensor) -> Tensor:
+        """The same as one convolution with all kernels padded to the widest: GPUs wait for launches, not arithmetic."""
+        weight = torch.cat([_widened(branch) for branch in self.branches]) + _widened(self.skip)
+        y = F.conv2d(x.mT[:, :, None], weight, None, (1, self.stride), (0, KERNELS[-1] // 2))
+        return y.squeeze(2).mT
+
+
+def _widened(convolution: nn.Module) -> Tensor:
+    assert isinstance(convolution, TimeConvolution)
+    missing = KERNELS[-1] - convolution.kernel_size[1]
+    return F.pad(convolution.weight, (missing // 2, missing // 2))
 
 
 class ContextStem(nn.Module):

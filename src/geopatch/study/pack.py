@@ -94,7 +94,24 @@ def load(name: str, root: Path, thinning: Thinning) -> WindowSplit:
             thinned(split.test, thinning.test_per_record), thinned(split.train, thinning.train_per_record)
         )
     train, test = (thinning.pool_train, thinning.pool_test) if name in POOL else (thinning.archive, thinning.archive)
-    return WindowSplit(by_class(split.test, test), by_class(split.train, train))
+    return WindowSplit(
+        shortened(by_class(split.test, test), thinning.longest),
+        shortened(by_class(split.train, train), thinning.longest),
+    )
+
+
+def shortened(windows: WindowSet, longest: int) -> WindowSet:
+    """The same spans at a lower rate where they have more samples than `longest`."""
+    factor = -(-max(signal.length for signal in windows.signals) // longest)
+    if factor == 1:
+        return windows
+    from scipy.signal import resample_poly
+
+    signals = (
+        replace(signal, values=resample_poly(signal.values, 1, factor, axis=0), rate_hz=signal.rate_hz / factor)
+        for signal in windows.signals
+    )
+    return replace(windows, signals=tuple(signals))
 
 
 def by_class(windows: WindowSet, most: int) -> WindowSet:

@@ -65,6 +65,7 @@ class Thinning:
     pool_test: int = 500
     archive: int = 0  # windows of a side of any other archive set; 0: all
     speech_hop_s: float = 0.02
+    longest: int = 1500  # samples; a longer window is low-passed and keeps every second sample, or third, and so on
 
 
 FULL = Thinning()
