@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from geopatch.baselines.layers import EMBEDDING, everywhere, mean_over_time
 
 WIDTH, HEADS, LAYERS, HIDDEN, DROPOUT = 128, 8, 3, 256, 0.1
-MOST_TOKENS = 512  # attention is quadratic: longer windows are averaged over neighbouring samples first
+MOST_TOKENS = 256  # attention is quadratic: longer windows are averaged over neighbouring samples first
 
 
 class Transformer(nn.Module):

@@ -75,7 +75,7 @@ def _baseline(job: Job, task: Task, choices: Path, device: str) -> Iterator[Row]
 
 def choose(job: Job, train: Collection, device: str) -> Choice:
     """The treatment of amplitude that suits a baseline, found on training windows alone."""
-    return better_amplitude(job.method, train, budget=job.choice_budget, device=device, most=MOST_CHOOSING)
+    return better_amplitude(job.method, train, budget=job.budget, device=device, most=MOST_CHOOSING)
 
 
 def write_choice(choices: Path, job: Job, choice: Choice) -> None:
