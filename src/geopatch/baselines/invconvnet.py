@@ -69,10 +69,10 @@ class InvariantConvolution(nn.Module):
         return level_free.clamp(min=0).sqrt(), (level_free - slope.square()).clamp(min=0).sqrt()
 
     def _invariant(self, x: Tensor, kernels: Tensor, norm: Tensor) -> Tensor:
-        count, channels, length = kernels.shape
-        weight = kernels.transpose(0, 1).reshape(channels * count, 1, length)
-        response = F.conv1d(x, weight, padding=length // 2, groups=channels).unflatten(1, (channels, count))
-        shaped = norm > FLAT * length**0.5
+        """Every stretch at norm 1 against every kernel as one product of matrices: far faster than a convolution for
+        each channel where there are many."""
+        half = self.length // 2
+        shaped = norm > FLAT * self.length**0.5
         scale = torch.where(shaped, 1 / norm.clamp(min=FLAT), 0.0)
-        total: Tensor = (response * scale[:, :, None]).sum(1)
-        return total  # (B, count, T)
+        stretches = F.pad(x, (half, half)).unfold(2, self.length, 1).transpose(1, 2)  # (B, T, C, L)
+        return F.linear((stretches * scale.mT[..., None]).flatten(2), kernels.flatten(1)).mT  # (B, count, T)

@@ -23,7 +23,7 @@ SEEDS = (0, 1, 2)
 ABLATION_SETS = ("nsrdb", "mitdb", "Handwriting")
 SPEECH_ABLATIONS = ("no-geometry", "minus-curvature", "minus-residual")  # what the paper says of speech
 POOL_METHODS = ("minirocket-ridge", "dtw-10", "euclidean")
-STEPS = 500  # of every training, so that all of it fits into half an hour; GeoPatch's own default is 1200
+STEPS, BATCH = 500, 64  # of every training, so that all of it fits into half an hour; GeoPatch's own are 1200 and 128
 CHOICE_STEPS = 200  # of a training that only compares two treatments of amplitude
 
 
@@ -38,7 +38,7 @@ class Job:
     seed: int = 0
     aim: str = MEASURE
     steps: int = STEPS
-    batch: int = TrainConfig.batch_size
+    batch: int = BATCH
 
     def __post_init__(self) -> None:
         one_of("part", self.part, PARTS)
@@ -48,7 +48,9 @@ class Job:
     @property
     def key(self) -> str:
         """Its name: two jobs of one name are one."""
-        return f"{self.aim}.{self.data}.{self.target}.{self.method}.{self.seed}.{self.budget.max_steps}x{self.batch}"
+        trains = self.method in NETWORKS or not self.is_baseline
+        budget = f".{self.budget.max_steps}x{self.batch}" if trains else ""
+        return f"{self.aim}.{self.data}.{self.target}.{self.method}.{self.seed}{budget}"
 
     @property
     def needs(self) -> str:
@@ -94,7 +96,7 @@ class Scope:
     ablations: tuple[str, ...] = ABLATION_SETS
     pool: tuple[str, ...] = sets.POOL
     steps: int = STEPS
-    batch: int = TrainConfig.batch_size
+    batch: int = BATCH
 
     @property
     def data(self) -> tuple[str, ...]:
