@@ -1,4 +1,4 @@
-"""Write docs/results.md and its figures from the rows in results/."""
+"""Write docs/scores.md and its figures from the rows in results/."""
 
 from __future__ import annotations
 
@@ -130,4 +130,4 @@ if __name__ == "__main__":
     prompts, voices = of(speech, target="prompt"), of(speech, target="speaker")
     spoken = ["By prompt:", method_table(prompts), "By speaker:", method_table(voices)]
     parts = [INTRODUCTION, ARCHIVE, results_page(archive), *ecg_part(ecg), SPEECH, *spoken, provenance(speech)]
-    (DOCS / "results.md").write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
+    (DOCS / "scores.md").write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
