@@ -16,6 +16,7 @@ import pytest
 
 from geopatch.baselines import METHODS, Choice
 from geopatch.baselines.choice import folds
+from geopatch.baselines.registry import NETWORKS
 from geopatch.data.collection import Collection
 from geopatch.data.recording import WindowSet
 from geopatch.data.split import WindowSplit
@@ -27,15 +28,16 @@ from geopatch.study import measure as measure_module
 from geopatch.study import pack as pack_module
 from geopatch.study import run as run_module
 from geopatch.study.ablations import ABLATIONS, ALL_ABLATIONS, ENCODERS, UNDONE, setting
-from geopatch.study.jobs import CHOOSE, PARTS, QUICK, WHOLE, Job, Scope, jobs, read_jobs, write_jobs
+from geopatch.study.jobs import CHOOSE, CLASSIFY, MEASURE, PARTS, QUICK, WHOLE, Job, Scope, jobs, read_jobs, write_jobs
 from geopatch.study.journal import Entry, Journal, failure, left, merged
 from geopatch.study.measure import measured
 from geopatch.study.pack import by_class, needs_packing, read_pack, read_train, write_pack, write_packs
+from geopatch.study.published import PUBLISHED
 from geopatch.study.run import BROKEN, Place, run, take
 from geopatch.study.sets import FULL, POOL, Thinning
 
 TINY = Scope(
-    seeds=(0,), main=("waves",), late=(), robustness=(), ablations=(), pool=(), steps=1, batch=4
+    seeds=(0,), main=("waves",), late=(), robustness=(), ablations=(), pool=(), published=(), steps=1, batch=4
 )  # one step of a training
 EUCLIDEAN = Job("main", "waves", "class", "euclidean", steps=1, batch=4)
 CHOICE = replace(EUCLIDEAN, aim=CHOOSE)
@@ -125,7 +127,7 @@ def jobs_like(job: Job) -> list[Job]:
 def test_a_baseline_comes_after_its_choice_and_an_encoder_after_nothing() -> None:
     places = {job.key: place for place, job in enumerate(ALL_JOBS)}
     for job in ALL_JOBS:
-        if job.is_baseline and job.aim != CHOOSE:
+        if job.is_baseline and job.aim == MEASURE:
             assert places[job.after or ""] < places[job.key]
         else:
             assert job.after is None
@@ -239,6 +241,21 @@ def test_recordings_are_measured_under_every_protocol_that_makes_sense(place: Pl
     assert len({one.protocol for one in rows}) == 5
     assert {one.stress for one in rows if one.protocol != "standard"} == {"clean"}
     assert {one.stress for one in rows if one.protocol == "standard"} == {"clean", "warped queries"}
+
+
+@pytest.mark.parametrize("method", ["euclidean", "minirocket", "dtw"])
+def test_a_baseline_classifies_what_it_was_not_trained_on(place: Place, method: str) -> None:
+    rows = measured(Job("published", "waves", "class", method, aim=CLASSIFY), place.packs, Path(), "cpu")
+    assert [one.scorer for one in rows] == (["nearest", "linear"] if method == "minirocket" else ["nearest"])
+    assert all(one.scores["accuracy"] == 1 and one.queries == 10 for one in rows)  # two shapes anybody can tell apart
+
+
+def test_published_figures_are_of_known_methods_and_sets() -> None:
+    assert {one.method for one in PUBLISHED} <= set(METHODS)
+    assert {*NETWORKS} <= {one.method for one in PUBLISHED}
+    asked = {(job.data, job.method) for job in ALL_JOBS if job.aim == CLASSIFY}
+    assert asked == {(one.data, one.method) for one in PUBLISHED}
+    assert all(0.5 < one.accuracy <= 1 for one in PUBLISHED if one.accuracy is not None)
 
 
 def test_what_was_cut_off_by_a_kill_is_done_again(place: Place) -> None:

@@ -66,6 +66,21 @@ def rival(data: str, method: str, recall: float, stress: str = "clean") -> Row:
     return row(data, f"{method}, zscore", recall, scorer="own", stress=stress)
 
 
+def classified(data: str, method: str, accuracy: float, scorer: str, seed: int = 0) -> Row:
+    found = row(data, f"{method}, keep", 0.0, scorer=scorer, seed=seed)
+    return replace(found, protocol="classification", scores={"accuracy": accuracy})
+
+
+def test_a_baseline_stands_beside_what_its_paper_reports() -> None:
+    assert tables.published_table([row("nsrdb", "default", 0.5)]) == ""
+    rows = [classified("OSULeaf", "dtw", 0.5, "nearest", seed) for seed in (0, 1)]
+    rows += [classified("NATOPS", "ts2vec", 0.8, "nearest"), classified("NATOPS", "ts2vec", 0.91, "linear")]
+    table = tables.published_table(rows)
+    assert "| dtw | OSULeaf | 2 | 0.500 | - | 0.591 (**-9 points**) |" in table
+    assert "| ts2vec | NATOPS | 1 | 0.800 | 0.910 | 0.928 (close; from memory) |" in table
+    assert table in page(rows, None, {}, [], "figures")
+
+
 FAILED = replace(row("nsrdb", "ts2vec", 0.0, seed=1), scores={}, failures=1)
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from geopatch.baselines.registry import METHODS, NETWORKS
 from geopatch.errors import DataError, one_of
 from geopatch.storage import atomic_file
-from geopatch.study import sets
+from geopatch.study import published, sets
 from geopatch.study.ablations import ALL_ABLATIONS, ENCODERS, FULL
 from geopatch.train.objective import TrainConfig
 
-PARTS = ("main", "late", "robustness", "ablations", "pool")
-MEASURE, CHOOSE = "measure", "choose"
+PARTS = ("main", "late", "robustness", "ablations", "pool", "published")
+MEASURE, CHOOSE, CLASSIFY = "measure", "choose", "classify"
 WITH_AEON = ("dtw", "dtw-10", "catch22", "multirocket-hydra-ridge")
 WITHOUT_CHANCE = ("euclidean", "dtw", "dtw-10", "catch22")  # one seed tells all
 PRESETS = ("default", "paper")
@@ -24,6 +24,7 @@ ABLATION_SETS = ("nsrdb", "mitdb", "Handwriting")
 SPEECH_ABLATIONS = ("no-geometry", "minus-curvature", "minus-residual")  # what the paper says of speech
 POOL_METHODS = ("minirocket-ridge", "dtw-10", "euclidean")
 STEPS, BATCH = 500, 64  # of every training, so that all of it fits into half an hour; GeoPatch's own are 1200 and 128
+PUBLISHED_TIMES = 3  # as many steps where a baseline is compared with its own paper
 CHOICE_STEPS = 200  # of a training that only compares two treatments of amplitude
 
 
@@ -43,7 +44,7 @@ class Job:
     def __post_init__(self) -> None:
         one_of("part", self.part, PARTS)
         one_of("method", self.method, (*ENCODERS, *METHODS))
-        one_of("aim", self.aim, (MEASURE, CHOOSE))
+        one_of("aim", self.aim, (MEASURE, CHOOSE, CLASSIFY))
 
     @property
     def key(self) -> str:
@@ -63,7 +64,7 @@ class Job:
     @property
     def after(self) -> str | None:
         """The job whose result this one needs."""
-        if not self.is_baseline or self.aim == CHOOSE:
+        if not self.is_baseline or self.aim != MEASURE:
             return None
         return replace(self, aim=CHOOSE, seed=0).key
 
@@ -95,13 +96,16 @@ class Scope:
     robustness: tuple[str, ...] = sets.ROBUSTNESS
     ablations: tuple[str, ...] = ABLATION_SETS
     pool: tuple[str, ...] = sets.POOL
+    published: tuple[str, ...] = published.SETS
     steps: int = STEPS
     batch: int = BATCH
 
     @property
     def data(self) -> tuple[str, ...]:
         """Every set it needs."""
-        return tuple(dict.fromkeys((*self.main, *self.late, *self.robustness, *self.ablations, *self.pool)))
+        return tuple(
+            dict.fromkeys((*self.main, *self.late, *self.robustness, *self.ablations, *self.pool, *self.published))
+        )
 
 
 WHOLE = Scope()
@@ -111,6 +115,7 @@ QUICK = Scope(
     robustness=("BasicMotions",),
     ablations=("nsrdb", "BasicMotions"),
     pool=("BME", "ItalyPowerDemand", "Plane", "SmoothSubspace", "SyntheticControl", "UMD"),
+    published=("GunPoint",),
     steps=12,
     batch=16,
 )
@@ -178,7 +183,23 @@ def _pool(scope: Scope) -> Iterator[Job]:
     yield from _baselines(scope, scope.pool, POOL_METHODS)
 
 
-BY_PART = {"main": _main, "late": _late, "robustness": _robustness, "ablations": _ablations, "pool": _pool}
+def _published(scope: Scope) -> Iterator[Job]:
+    """With more steps than elsewhere, because those papers took many more."""
+    for one in published.PUBLISHED:
+        for seed in scope.seeds[:1] if one.method in WITHOUT_CHANCE else scope.seeds:
+            if one.data in scope.published:
+                job = _job(scope, one.data, one.method, seed)
+                yield replace(job, aim=CLASSIFY, steps=PUBLISHED_TIMES * job.steps)
+
+
+BY_PART = {
+    "main": _main,
+    "late": _late,
+    "robustness": _robustness,
+    "ablations": _ablations,
+    "pool": _pool,
+    "published": _published,
+}
 
 
 def write_jobs(path: Path, found: Sequence[Job]) -> None:

@@ -20,17 +20,21 @@ from geopatch.evaluate.task import Task, check_sense
 from geopatch.scoring import SCORERS
 from geopatch.storage import atomic_file
 from geopatch.study.ablations import ALL_ABLATIONS, setting
-from geopatch.study.jobs import Job
+from geopatch.study.classification import classified
+from geopatch.study.jobs import CLASSIFY, Job
 from geopatch.study.pack import read_pack
 from geopatch.study.sets import ROBUSTNESS
 
 ABLATION_SCORERS = ("cosine", "maxsim")
+KEEP = "keep"  # archives come scaled as their papers took them
 MOST_CHOOSING = 300  # training windows that a choice looks at
 
 
 def measured(job: Job, packs: Path, choices: Path, device: str) -> list[Row]:
     """The rows of a job that measures."""
     task = read_pack(packs, job.data, job.target)
+    if job.aim == CLASSIFY:
+        return list(_classified(job, task, device))
     rows = _baseline(job, task, choices, device) if job.is_baseline else _encoder(job, task, device)
     return [replace(row, preset=_named(job, row)) for row in rows]
 
@@ -71,6 +75,12 @@ def _baseline(job: Job, task: Task, choices: Path, device: str) -> Iterator[Row]
     choice = read_choice(choices, job)
     method = make(job.method, amplitude=choice.amplitude, train=job.budget, device=device)
     yield from evaluate_rival(train_rival(method, task.train, job.seed, device), task.test, target=task.target)
+
+
+def _classified(job: Job, task: Task, device: str) -> Iterator[Row]:
+    assert task.train is not None
+    method = make(job.method, amplitude=KEEP, train=job.budget, device=device)
+    yield from classified(train_rival(method, task.train, job.seed, device), task.train, task.test)
 
 
 def choose(job: Job, train: Collection, device: str) -> Choice:

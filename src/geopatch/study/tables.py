@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from statistics import mean
 
 from geopatch.baselines.registry import METHODS
+from geopatch.evaluate.rows import Row
 from geopatch.evaluate.stress import KINDS
 from geopatch.scoring import SCORERS
 from geopatch.study import paper
 from geopatch.study.ablations import ALL_ABLATIONS, FULL
+from geopatch.study.classification import ACCURACY, LINEAR, NEAREST, PROTOCOL
 from geopatch.study.compare import Table, average_ranks, critical_difference, difference
 from geopatch.study.jobs import ABLATION_SETS, POOL_METHODS, WITHOUT_CHANCE, ablation_target
+from geopatch.study.published import PUBLISHED, Published
 from geopatch.study.scores import CLASS_R1, MAP, R1, WARPED, Ask, Scores, amplitude_of, method_of
 from geopatch.study.sets import POOL, REBUILT, ROBUSTNESS, UEA
 
@@ -21,6 +24,7 @@ TITLES = {"nsrdb": "NSRDB", "nstdb": "NSTDB", "mitdb": "MITDB", "arctic": "ARCTI
 ECG_AND_SPEECH = ("nsrdb", "nstdb", "mitdb", "arctic")
 PAPER_STRESS = {"clean": "clean", "warp-both-alike": "warp"}
 PAPER_STRESS |= {name: name for name in ("geometry-noise", "span-mask", "shuffle")}
+CLOSE = 0.05  # of a published accuracy
 STRICT = {"nsrdb": "strict-nonoverlap", "mitdb": "strict-cross-record"}
 
 
@@ -264,3 +268,26 @@ def rank_table(scores: Scores, names: Sequence[str], methods: Sequence[tuple[str
     apart = critical_difference(len(clean), count)
     told = f"\n\nOver {count} sets; mean ranks nearer than {apart:.2f} do not differ (Nemenyi, 5 %)."
     return markdown(["average rank", "clean", "warped queries"], sorted(lines, key=lambda line: float(line[1]))) + told
+
+
+def published_table(rows: Sequence[Row]) -> str:
+    """How close each came: the better of its two classifiers, mean over seeds. Empty without such rows."""
+    lines = [line for one in PUBLISHED if (line := _line(one, rows)) is not None]
+    return markdown(["method", "set", "seeds", "nearest", "linear", "published", "source"], lines) if lines else ""
+
+
+def _line(one: Published, rows: Sequence[Row]) -> list[str] | None:
+    found = [row for row in rows if row.protocol == PROTOCOL and (row.data, method_of(row)) == (one.data, one.method)]
+    by = {name: [row.scores[ACCURACY] for row in found if row.scorer == name] for name in (NEAREST, LINEAR)}
+    if not by[NEAREST]:
+        return None
+    means = {name: mean(values) for name, values in by.items() if values}
+    told = [f"{means[name]:.3f}" if name in means else "-" for name in (NEAREST, LINEAR)]
+    return [one.method, one.data, str(len(by[NEAREST])), *told, _compared(one, max(means.values())), one.source]
+
+
+def _compared(one: Published, ours: float) -> str:
+    if one.accuracy is None:
+        return "-"
+    close = "close" if ours >= one.accuracy - CLOSE else f"**{100 * (ours - one.accuracy):.0f} points**"
+    return f"{one.accuracy:.3f} ({close}{'' if one.checked else '; from memory'})"
