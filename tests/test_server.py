@@ -231,8 +231,9 @@ def test_queries_that_come_together_are_encoded_together(gallery: Gallery, monke
     assert sizes == [6]
     for question, found in zip(questions, answers, strict=True):
         assert not isinstance(found, GeoPatchError)
-        alone = gallery.search(question.query, 3, scorer=question.wish.scorer)
-        assert [hit.id for hit in found.hits] == [hit.id for hit in alone]
+        told, alone = json.loads(found), gallery.search(question.query, 3, scorer=question.wish.scorer)
+        assert [hit["id"] for hit in told["hits"]] == [hit.id for hit in alone]
+        assert told["together"] == 6
 
 
 def test_one_bad_query_spoils_no_other(gallery: Gallery) -> None:
@@ -288,6 +289,6 @@ def test_a_desk_answers_what_waits_before_it_closes(place: Path) -> None:
         asked = [asyncio.create_task(desk.search(OptionsIn.model_validate({"k": 2}), "119@3s")) for _ in range(40)]
         await asyncio.sleep(0)
         await asyncio.to_thread(desk.close)
-        return [len((await one).hits) for one in asked]
+        return [len(json.loads(await one)["hits"]) for one in asked]
 
     assert asyncio.run(ask()) == [2] * 40

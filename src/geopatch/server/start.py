@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 import threading
@@ -16,10 +15,9 @@ from geopatch.gallery import Gallery
 from geopatch.server.settings import Settings
 
 KEEP_ALIVE_S, BACKLOG = 75, 2048
-# Searches compute outside Python's lock and take it back a thousand times a second: with the usual 5 ms, each time they
-# would wait that long for the thread that reads requests.
+# Threads that wait for Python's lock (one brings the searches and their answers, another writes) get it this soon from
+# the one that reads requests; the usual 5 ms would be added to every batch.
 SWITCH_S = 1e-4
-GARBAGE = 50_000  # a request makes hundreds of lists; the usual 700 would have the collector run all the time
 
 
 def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: Callable[[str], None]) -> None:
@@ -29,10 +27,12 @@ def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: 
     from threadpoolctl import threadpool_limits
 
     from geopatch.server.app import create_app
+    from geopatch.server.worker import Worker, collect_seldom
 
     gallery = Gallery.open(place, model=model, read_only=True)
     writing = Gallery.open(place, model=model) if settings.write_token is not None else None
-    app = create_app(gallery, settings, writing_to=writing)
+    workers = [Worker(place, model) for _ in range(settings.workers)]
+    app = create_app(gallery, settings, writing_to=writing, searchers=workers)
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -51,9 +51,7 @@ def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: 
         except SystemExit as error:  # uvicorn has logged why
             raise ConfigError(f"cannot listen on {settings.host}:{settings.port}; give another --port") from error
         sys.setswitchinterval(SWITCH_S)
-        gc.collect()
-        gc.freeze()  # libraries and model stay: the collector need not look through them again and again
-        gc.set_threshold(GARBAGE)
+        collect_seldom()
         _end_on_sigterm()
         listening.listen(BACKLOG)  # who comes from now on waits until the first request is taken
         started(replace(settings, port=listening.getsockname()[1]).url)
