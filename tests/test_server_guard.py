@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -236,16 +236,24 @@ class server_of_limits:  # noqa: N801
         self.inside.__exit__(None, None, None)
 
 
+class Ready:
+    """A worker that needs no preparation."""
+
+    def begin(self) -> None:
+        pass
+
+
 def test_overload_is_told_at_once_and_the_queue_does_not_grow() -> None:
     gate, sizes = threading.Event(), list[int]()
 
-    def answer(questions: Any) -> list[int]:
-        sizes.append(len(questions))
-        gate.wait(20)
-        return [question * 2 for question in questions]
+    class Doubling(Ready):
+        def answer(self, questions: Sequence[int]) -> list[int]:
+            sizes.append(len(questions))
+            gate.wait(20)
+            return [question * 2 for question in questions]
 
     async def ask() -> tuple[list[int], list[RefusedError]]:
-        batcher: Batcher[int, int] = Batcher(answer, waiting=10, together=4)
+        batcher: Batcher[int, int] = Batcher([Doubling()], waiting=10, together=4)
         first = asyncio.create_task(batcher.ask(0))
         while not sizes:
             await asyncio.sleep(0.01)
@@ -266,13 +274,14 @@ def test_overload_is_told_at_once_and_the_queue_does_not_grow() -> None:
 def test_one_who_went_away_is_not_answered() -> None:
     gate, seen = threading.Event(), list[int]()
 
-    def answer(questions: Any) -> list[int]:
-        gate.wait(20)
-        seen.extend(questions)
-        return list(questions)
+    class Seeing(Ready):
+        def answer(self, questions: Sequence[int]) -> list[int]:
+            gate.wait(20)
+            seen.extend(questions)
+            return list(questions)
 
     async def ask() -> None:
-        batcher: Batcher[int, int] = Batcher(answer, waiting=10, together=1)
+        batcher: Batcher[int, int] = Batcher([Seeing()], waiting=10, together=1)
         tasks = [asyncio.create_task(batcher.ask(n)) for n in range(4)]
         await asyncio.sleep(0.05)
         tasks[2].cancel()
@@ -289,3 +298,20 @@ def test_overload_of_a_server_is_503_with_retry_after(place: Path) -> None:
     with client_of(place, Settings(limits=Limits(at_once=0))) as client:
         answer = client.get("/api/info")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_two_workers_answer_at_the_same_time() -> None:
+    both = threading.Barrier(2, timeout=20)
+
+    class Meeting(Ready):
+        def answer(self, questions: Sequence[int]) -> list[int]:
+            both.wait()  # broken, and so an error, where the other does not come
+            return list(questions)
+
+    async def ask() -> list[int]:
+        batcher: Batcher[int, int] = Batcher([Meeting(), Meeting()], waiting=10, together=1)
+        found = await asyncio.gather(*(batcher.ask(n) for n in range(4)))
+        await asyncio.to_thread(batcher.close)
+        return found
+
+    assert asyncio.run(ask()) == [0, 1, 2, 3]

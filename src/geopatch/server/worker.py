@@ -1,7 +1,6 @@
-"""A searcher in a process of its own.
+"""A searcher in a process of its own: in the server's, searches and requests would wait for each other's Python.
 
-Python lets one thread of a process run at a time: beside the thread that reads requests, a search would take a third
-longer. The process ends when the server does, however that ends, because then its pipe is closed.
+It ends when the server does, however that ends, because then its pipe is closed.
 """
 
 from __future__ import annotations
@@ -49,6 +48,7 @@ class Worker:
         """Start it, where it is not running, and wait until the gallery is in its memory."""
         if self.ready:
             return
+        self.close()
         process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         try:
             with TemporaryDirectory(prefix="geopatch-") as folder:
@@ -68,12 +68,12 @@ class Worker:
             return list(receive_answers(_out_of(self._process), len(questions)))
         except (OSError, EOFError):
             log.error("the search process ended with code %s; it is started again", _ended(self._process))
-            self._process = None
             return [overloaded("the search was interrupted; ask again in a moment")] * len(questions)
 
     def close(self) -> None:
         if self._process is not None:
             _ended(self._process)
+            self._process = None
 
     def _told(self, folder: Path) -> dict[str, str | None]:
         if self._model is None:
