@@ -99,6 +99,14 @@ def test_a_signal_of_ones_own(client: TestClient, gallery: Gallery) -> None:
     assert told["hits"][0]["id"] == "119@3s"
 
 
+def test_other_tempos(client: TestClient, gallery: Gallery) -> None:
+    told = searched(client, query={"record": "208", "start_s": 2.5, "stop_s": 4.25}, k=6, tempos=True)
+    expected = gallery.search(Span("208", 2.5, 4.25), 6, tempos=True)
+    assert plain(told["hits"]) == [(hit.id, round(hit.score, 4)) for hit in expected]
+    assert [hit["tempo"] for hit in told["hits"]] == [hit.tempo for hit in expected]
+    assert any(hit.tempo for hit in expected)
+
+
 def test_gaps_are_null_and_stay_gaps(client: TestClient, gallery: Gallery) -> None:
     values = window_of(gallery).values.copy()
     values[10:30] = np.nan

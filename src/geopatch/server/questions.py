@@ -87,6 +87,9 @@ class OptionsIn(Strict):
     min_score: FiniteFloat | None = None
     band: FiniteFloat = Field(BAND, ge=0, le=1, description="how far a dtw path may leave the diagonal")
     certify: bool = Field(False, description="say of each hit how far embeddings may drift")
+    tempos: bool = Field(
+        False, description="also search the query a little faster and slower; takes three times as long"
+    )
     explain: bool = Field(False, description="say of each hit which patches met")
     windows: bool = Field(False, description="send the values of query and hits along")
 
@@ -94,9 +97,11 @@ class OptionsIn(Strict):
         """Checked before it waits for its turn."""
         where = bounded_filter(self.where, limits.filter_parts)
         rule = None if self.protocol is None else Protocol(self.protocol, self.guard_s)
-        Plan(self.k, self.scorer, self.shortlist, where, rule, self.min_gap_s, self.min_score, self.band, self.certify)
         names = OptionsIn.model_fields.keys() - {"where"}
-        return Wish(where=self.where or None, **{name: getattr(self, name) for name in names})
+        wish = Wish(where=self.where or None, **{name: getattr(self, name) for name in names})
+        planned = {name: value for name, value in wish.as_keywords().items() if name != "guard_s"}
+        Plan(**{**planned, "where": where, "protocol": rule})
+        return wish
 
 
 class SearchIn(OptionsIn):

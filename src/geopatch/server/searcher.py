@@ -37,6 +37,7 @@ class Wish:
     min_score: float | None = None
     band: float = 0.1
     certify: bool = False
+    tempos: bool = False
     explain: bool = False
     windows: bool = False
     hit: str | None = None  # only this one is told, explained
