@@ -19,6 +19,7 @@ from geopatch.errors import ConfigError
 from geopatch.server import Limits, Settings
 from geopatch.server.batching import Batcher
 from geopatch.server.guard import HEADERS, READING
+from geopatch.server.patience import patient
 from geopatch.server.refusal import RefusedError
 from geopatch.server.settings import is_loopback
 
@@ -209,6 +210,25 @@ def test_a_slow_body_is_refused(place: Path) -> None:
         assert client.get("/health").status_code == 200
 
 
+@pytest.mark.parametrize("sent", [b"", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "])
+def test_who_does_not_ask_is_hung_up_on(place: Path, sent: bytes) -> None:
+    with (
+        server_of_limits(place, head_s=0.3) as (_, port),
+        socket.create_connection(("127.0.0.1", port), 5) as wire,
+        socket.create_connection(("127.0.0.1", port), 5) as other,
+    ):
+        other.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert b"200" in other.recv(2000)
+        wire.sendall(sent)
+        wire.settimeout(10)
+        assert wire.recv(100) == b""
+        other.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")  # one who has asked may stay
+        assert b"200" in other.recv(2000)
+        other.sendall(sent)  # but a later head has no more time than the first
+        if sent:
+            assert other.recv(100) == b""
+
+
 class server_of_limits:  # noqa: N801
     """A real server in a thread, where a limit has to be short."""
 
@@ -220,7 +240,8 @@ class server_of_limits:  # noqa: N801
 
         self.inside = client_of(self.place, Settings(limits=self.limits))
         app = self.inside.__enter__().app
-        config = uvicorn.Config(app, port=0, lifespan="off", log_level="error")
+        http = patient(self.limits.head_s)
+        config = uvicorn.Config(app, port=0, lifespan="off", log_level="error", http=http)
         listening = config.bind_socket()
         self.port = int(listening.getsockname()[1])
         self.server = uvicorn.Server(config)

@@ -67,6 +67,17 @@ def test_a_process_answers_as_the_searcher_does(running: Worker, place: Path) ->
             assert (outcome.status, "has no entry 'nowhere'" in str(outcome)) == (404, True)
 
 
+def test_what_is_written_is_found_by_the_next_search(running: Worker, place: Path) -> None:
+    with Gallery.open(place / "gallery", model=GeoPatch.load(place / "model", device="cpu")) as gallery:
+        window = gallery.get("119@3s").windows[0]
+        assert window is not None
+        question = Question(window, WISH)
+        gallery.add([Signal(window.values, "twin", window.rate_hz)])
+        assert "twin" in [hit["id"] for hit in told(running.answer([question])[0])["hits"]]
+        gallery.remove("twin")
+        assert "twin" not in [hit["id"] for hit in told(running.answer([question])[0])["hits"]]
+
+
 def test_a_process_that_was_killed_is_started_again(running: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def killed_under_way(pipe: BinaryIO, questions: Sequence[Question]) -> None:

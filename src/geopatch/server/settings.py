@@ -32,6 +32,7 @@ class Limits:
     writes_waiting: int = 32
     together: int = 32  # searches that are encoded together
     at_once: int = 1_024  # requests under way
+    head_s: float = 20.0  # for a request to say what it wants
     body_s: float = 30.0  # for a body to arrive
     answer_s: float = 60.0
     drain_s: int = 60  # for what is under way when the server is told to stop

@@ -28,6 +28,7 @@ def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: 
     from threadpoolctl import threadpool_limits
 
     from geopatch.server.app import create_app
+    from geopatch.server.patience import patient
     from geopatch.server.worker import Worker, collect_seldom
 
     gallery = Gallery.open(place, model=model, read_only=True)
@@ -40,6 +41,7 @@ def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: 
         port=settings.port,
         log_level="warning",
         access_log=False,
+        http=patient(settings.limits.head_s),
         proxy_headers=False,  # whoever connects is who asks: a header must not say otherwise
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
@@ -73,7 +75,7 @@ def _end_on_sigterm() -> None:
 
 def check_installed() -> None:
     """Refuse before the work, not after it, to serve without the libraries that do it."""
-    for library in ("fastapi", "uvicorn", "prometheus_client", "multipart"):
+    for library in ("fastapi", "uvicorn", "httptools", "prometheus_client", "multipart"):
         try:
             __import__(library)
         except ImportError as error:
