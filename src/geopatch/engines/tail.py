@@ -47,7 +47,7 @@ class Tail:
 
     def best(self, queries: Vectors, k: int, allowed: Numbers | None) -> Iterator[tuple[Numbers, Vectors]]:
         """For each query (Q, D) the numbers and scores of the k rows of largest inner product, best first."""
-        import torch  # its product of a few queries with many rows takes a third of the time that numpy's does
+        import torch  # its product of two to four queries with 100,000 rows took a quarter to a half of numpy's time
 
         numbers, alive = self._numbers[: self._used], self._alive[: self._used]
         usable = alive if allowed is None else alive & np.isin(numbers, allowed)

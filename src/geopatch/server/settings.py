@@ -39,7 +39,7 @@ class Limits:
 
 
 def usual_workers() -> int:
-    """A second one halves what searches wait for each other; each holds the model and the newest embeddings."""
+    """With a second one searches wait less for each other; each holds the model and the newest embeddings."""
     return min(2, os.cpu_count() or 1)
 
 
