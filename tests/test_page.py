@@ -180,6 +180,7 @@ def test_pick_a_record_and_filter(page: Page, server: Server) -> None:
     page.click("#records li:has-text('208')")
     page.wait_for_selector("#plot .u-over")
     page.select_option("#protocol", "strict-cross-record")
+    page.check("#tempos")
     page.click("#search")
     assert all(not id.startswith("208@") for id in hits(page))
     page.click("#fields .chip:has-text('V')")
@@ -190,6 +191,7 @@ def test_pick_a_record_and_filter(page: Page, server: Server) -> None:
     hits(page)
     assert page.is_checked("#fields .chip:has-text('V') input")
     assert page.input_value("#protocol") == "strict-cross-record"
+    assert page.is_checked("#tempos")
 
 
 def test_the_keyboard_is_enough(page: Page, server: Server) -> None:

@@ -99,6 +99,14 @@ def test_a_signal_of_ones_own(client: TestClient, gallery: Gallery) -> None:
     assert told["hits"][0]["id"] == "119@3s"
 
 
+def test_other_tempos(client: TestClient, gallery: Gallery) -> None:
+    told = searched(client, query={"record": "208", "start_s": 2.5, "stop_s": 4.25}, k=6, tempos=True)
+    expected = gallery.search(Span("208", 2.5, 4.25), 6, tempos=True)
+    assert plain(told["hits"]) == [(hit.id, round(hit.score, 4)) for hit in expected]
+    assert [hit["tempo"] for hit in told["hits"]] == [hit.tempo for hit in expected]
+    assert any(hit.tempo for hit in expected)
+
+
 def test_gaps_are_null_and_stay_gaps(client: TestClient, gallery: Gallery) -> None:
     values = window_of(gallery).values.copy()
     values[10:30] = np.nan
@@ -231,8 +239,9 @@ def test_queries_that_come_together_are_encoded_together(gallery: Gallery, monke
     assert sizes == [6]
     for question, found in zip(questions, answers, strict=True):
         assert not isinstance(found, GeoPatchError)
-        alone = gallery.search(question.query, 3, scorer=question.wish.scorer)
-        assert [hit.id for hit in found.hits] == [hit.id for hit in alone]
+        told, alone = json.loads(found), gallery.search(question.query, 3, scorer=question.wish.scorer)
+        assert [hit["id"] for hit in told["hits"]] == [hit.id for hit in alone]
+        assert told["together"] == 6
 
 
 def test_one_bad_query_spoils_no_other(gallery: Gallery) -> None:
@@ -288,6 +297,6 @@ def test_a_desk_answers_what_waits_before_it_closes(place: Path) -> None:
         asked = [asyncio.create_task(desk.search(OptionsIn.model_validate({"k": 2}), "119@3s")) for _ in range(40)]
         await asyncio.sleep(0)
         await asyncio.to_thread(desk.close)
-        return [len((await one).hits) for one in asked]
+        return [len(json.loads(await one)["hits"]) for one in asked]
 
     assert asyncio.run(ask()) == [2] * 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from geopatch.errors import ConfigError
 from geopatch.server import Limits, Settings
 from geopatch.server.batching import Batcher
 from geopatch.server.guard import HEADERS, READING
+from geopatch.server.patience import patient
 from geopatch.server.refusal import RefusedError
 from geopatch.server.settings import is_loopback
 
@@ -209,6 +210,25 @@ def test_a_slow_body_is_refused(place: Path) -> None:
         assert client.get("/health").status_code == 200
 
 
+@pytest.mark.parametrize("sent", [b"", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "])
+def test_who_does_not_ask_is_hung_up_on(place: Path, sent: bytes) -> None:
+    with (
+        server_of_limits(place, head_s=0.3) as (_, port),
+        socket.create_connection(("127.0.0.1", port), 5) as wire,
+        socket.create_connection(("127.0.0.1", port), 5) as other,
+    ):
+        other.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert b"200" in other.recv(2000)
+        wire.sendall(sent)
+        wire.settimeout(10)
+        assert wire.recv(100) == b""
+        other.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")  # one who has asked may stay
+        assert b"200" in other.recv(2000)
+        other.sendall(sent)  # but a later head has no more time than the first
+        if sent:
+            assert other.recv(100) == b""
+
+
 class server_of_limits:  # noqa: N801
     """A real server in a thread, where a limit has to be short."""
 
@@ -220,7 +240,8 @@ class server_of_limits:  # noqa: N801
 
         self.inside = client_of(self.place, Settings(limits=self.limits))
         app = self.inside.__enter__().app
-        config = uvicorn.Config(app, port=0, lifespan="off", log_level="error")
+        http = patient(self.limits.head_s)
+        config = uvicorn.Config(app, port=0, lifespan="off", log_level="error", http=http)
         listening = config.bind_socket()
         self.port = int(listening.getsockname()[1])
         self.server = uvicorn.Server(config)
@@ -236,16 +257,24 @@ class server_of_limits:  # noqa: N801
         self.inside.__exit__(None, None, None)
 
 
+class Ready:
+    """A worker that needs no preparation."""
+
+    def begin(self) -> None:
+        pass
+
+
 def test_overload_is_told_at_once_and_the_queue_does_not_grow() -> None:
     gate, sizes = threading.Event(), list[int]()
 
-    def answer(questions: Any) -> list[int]:
-        sizes.append(len(questions))
-        gate.wait(20)
-        return [question * 2 for question in questions]
+    class Doubling(Ready):
+        def answer(self, questions: Sequence[int]) -> list[int]:
+            sizes.append(len(questions))
+            gate.wait(20)
+            return [question * 2 for question in questions]
 
     async def ask() -> tuple[list[int], list[RefusedError]]:
-        batcher: Batcher[int, int] = Batcher(answer, waiting=10, together=4)
+        batcher: Batcher[int, int] = Batcher([Doubling()], waiting=10, together=4)
         first = asyncio.create_task(batcher.ask(0))
         while not sizes:
             await asyncio.sleep(0.01)
@@ -266,13 +295,14 @@ def test_overload_is_told_at_once_and_the_queue_does_not_grow() -> None:
 def test_one_who_went_away_is_not_answered() -> None:
     gate, seen = threading.Event(), list[int]()
 
-    def answer(questions: Any) -> list[int]:
-        gate.wait(20)
-        seen.extend(questions)
-        return list(questions)
+    class Seeing(Ready):
+        def answer(self, questions: Sequence[int]) -> list[int]:
+            gate.wait(20)
+            seen.extend(questions)
+            return list(questions)
 
     async def ask() -> None:
-        batcher: Batcher[int, int] = Batcher(answer, waiting=10, together=1)
+        batcher: Batcher[int, int] = Batcher([Seeing()], waiting=10, together=1)
         tasks = [asyncio.create_task(batcher.ask(n)) for n in range(4)]
         await asyncio.sleep(0.05)
         tasks[2].cancel()
@@ -289,3 +319,20 @@ def test_overload_of_a_server_is_503_with_retry_after(place: Path) -> None:
     with client_of(place, Settings(limits=Limits(at_once=0))) as client:
         answer = client.get("/api/info")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_two_workers_answer_at_the_same_time() -> None:
+    both = threading.Barrier(2, timeout=20)
+
+    class Meeting(Ready):
+        def answer(self, questions: Sequence[int]) -> list[int]:
+            both.wait()  # broken, and so an error, where the other does not come
+            return list(questions)
+
+    async def ask() -> list[int]:
+        batcher: Batcher[int, int] = Batcher([Meeting(), Meeting()], waiting=10, together=1)
+        found = await asyncio.gather(*(batcher.ask(n) for n in range(4)))
+        await asyncio.to_thread(batcher.close)
+        return found
+
+    assert asyncio.run(ask()) == [0, 1, 2, 3]

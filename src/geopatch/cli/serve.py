@@ -9,7 +9,7 @@ import click
 from geopatch.cli import options
 from geopatch.estimator import GeoPatch
 from geopatch.server import Settings, serve
-from geopatch.server.settings import read_token
+from geopatch.server.settings import read_token, usual_workers
 from geopatch.server.start import check_installed
 
 
@@ -28,6 +28,7 @@ from geopatch.server.start import check_installed
     type=click.Path(path_type=Path),
     help="File with the token for requests that add and remove. Without it nothing can be written.",
 )
+@click.option("--workers", type=int, default=usual_workers, show_default="2", help="Processes that search.")
 @options.device
 def command(
     gallery: str,
@@ -36,13 +37,14 @@ def command(
     port: int,
     token_file: Path | None,
     write_token_file: Path | None,
+    workers: int,
     device: str,
 ) -> None:
     """Serve GALLERY: the page at /, the REST API below /api, health, readiness and metrics.
 
     Without --model only stored windows and records can be searched by. SIGTERM ends it when what is under way is done.
     """
-    settings = Settings(host, port, read_token(token_file), read_token(write_token_file))
+    settings = Settings(host, port, read_token(token_file), read_token(write_token_file), workers=workers)
     check_installed()
     estimator = None if model is None else GeoPatch.load(model, device=device)
     serve(gallery, estimator, settings, started=lambda url: click.echo(f"serving {gallery} on {url}"))

@@ -47,6 +47,8 @@ class Tail:
 
     def best(self, queries: Vectors, k: int, allowed: Numbers | None) -> Iterator[tuple[Numbers, Vectors]]:
         """For each query (Q, D) the numbers and scores of the k rows of largest inner product, best first."""
+        import torch  # its product of two to four queries with 100,000 rows took a quarter to a half of numpy's time
+
         numbers, alive = self._numbers[: self._used], self._alive[: self._used]
         usable = alive if allowed is None else alive & np.isin(numbers, allowed)
         rows = np.flatnonzero(usable)
@@ -54,7 +56,8 @@ class Tail:
         if len(rows) < FEW * self._used:
             numbers, vectors, usable = numbers[rows], vectors[rows], usable[rows]
         for start in range(0, len(queries), AT_ONCE):
-            for scores in queries[start : start + AT_ONCE] @ vectors.T:  # (N,)
+            asked = torch.tensor(queries[start : start + AT_ONCE])
+            for scores in (asked @ torch.from_numpy(vectors).T).numpy():  # (N,)
                 chosen = top(np.where(usable, scores, -np.inf), min(k, len(rows)))
                 yield numbers[chosen], scores[chosen]
 

@@ -71,6 +71,7 @@ class ExplanationOut(BaseModel):
     scorer: str
     score: float | None
     cosine: float
+    tempo: float
     token_score: float | None
     note: str
     matches: list[MatchOut]
@@ -86,6 +87,7 @@ class HitOut(BaseModel):
     score: float | None
     scorer: str
     cosine: float
+    tempo: float
     metadata: Meta
     certificate: CertificateOut | None
     explanation: ExplanationOut | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,7 +20,9 @@ from geopatch.server.guard import Guard
 from geopatch.server.page import page_files
 from geopatch.server.reading import REFUSALS, desk_of
 from geopatch.server.refusal import as_refusal, is_storage_failure, one_line
+from geopatch.server.searcher import Searcher
 from geopatch.server.settings import Settings
+from geopatch.server.worker import Worker
 from geopatch.version import __version__
 
 TOLD = """Search a gallery of time series by example.
@@ -31,15 +33,21 @@ token. Every refusal is JSON with one line, `detail`."""
 log = logging.getLogger(__name__)
 
 
-def create_app(gallery: Gallery, settings: Settings | None = None, *, writing_to: Gallery | None = None) -> Guard:
+def create_app(
+    gallery: Gallery,
+    settings: Settings | None = None,
+    *,
+    writing_to: Gallery | None = None,
+    searchers: Sequence[Searcher | Worker] = (),
+) -> Guard:
     """An ASGI application over a gallery that is open for reading, and a second opening of it to write to.
 
-    The application closes both when it ends.
+    Without `searchers`, one searches in this process. The application closes all of them when it ends.
     """
     settings = settings or Settings()
     if writing_to is None or settings.write_token is None:
         writing_to = None
-    desk = Desk(gallery, settings, writing_to)
+    desk = Desk(gallery, settings, writing_to, searchers)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

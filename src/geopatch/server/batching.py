@@ -1,4 +1,4 @@
-"""Questions that wait together are answered together: one worker thread, a queue that does not grow."""
+"""Questions that wait together are answered together: a thread for each worker, a queue that does not grow."""
 
 from __future__ import annotations
 
@@ -9,14 +9,26 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from geopatch.server.refusal import overloaded
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
+Asked = TypeVar("Asked", contravariant=True)
+Given = TypeVar("Given", covariant=True)
+
 log = logging.getLogger(__name__)
+
+
+class Work(Protocol[Asked, Given]):
+    """What answers, on a thread of its own."""
+
+    def begin(self) -> None:
+        """Called before each batch: get ready, where it is not."""
+
+    def answer(self, questions: Sequence[Asked], /) -> Sequence[Given | BaseException]: ...
 
 
 @dataclass
@@ -26,7 +38,7 @@ class _Waiting(Generic[Question, Answer]):
 
 
 class Batcher(Generic[Question, Answer]):
-    """While the worker answers, new questions gather; it takes all of them next, first come first served.
+    """While the workers answer, new questions gather; who is free takes all of them next, first come first served.
 
     Nobody waits for a batch to fill: a lone question is answered at once, and the busier the server, the larger its
     batches. An answer may be an exception, which only its own question gets.
@@ -34,20 +46,20 @@ class Batcher(Generic[Question, Answer]):
 
     def __init__(
         self,
-        answer: Callable[[Sequence[Question]], Sequence[Answer | BaseException]],
+        workers: Sequence[Work[Question, Answer]],
         *,
         waiting: int,
         together: int,
-        begin: Callable[[], None] = lambda: None,
+        counted: Callable[[int], None] = lambda together: None,
         name: str = "geopatch",
     ) -> None:
-        self._answer, self._begin = answer, begin
-        self._most_waiting, self._together = waiting, together
+        self._most_waiting, self._together, self._counted = waiting, together, counted
         self._queue: deque[_Waiting[Question, Answer]] = deque()
         self._changed = threading.Condition()
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._work, args=(one,), name=name, daemon=True) for one in workers]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def waiting(self) -> int:
@@ -67,24 +79,27 @@ class Batcher(Generic[Question, Answer]):
         """Answer what is waiting, then end."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
-        self._thread.join()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
 
-    def _work(self) -> None:
-        self._begin()
+    def _work(self, worker: Work[Question, Answer]) -> None:
+        worker.begin()
         while batch := self._next():
             wanted = [one for one in batch if one.future.set_running_or_notify_cancel()]
             if wanted:
-                self._answered(wanted)
+                self._answered(worker, wanted)
+                worker.begin()
 
     def _next(self) -> list[_Waiting[Question, Answer]]:
         with self._changed:
             self._changed.wait_for(lambda: bool(self._queue) or self._closed)
             return [self._queue.popleft() for _ in range(min(len(self._queue), self._together))]
 
-    def _answered(self, batch: Sequence[_Waiting[Question, Answer]]) -> None:
+    def _answered(self, worker: Work[Question, Answer], batch: Sequence[_Waiting[Question, Answer]]) -> None:
+        self._counted(len(batch))
         try:
-            answers = self._answer([one.question for one in batch])
+            answers = worker.answer([one.question for one in batch])
         except BaseException as error:  # the worker must outlive whatever happens; each asker gets the error
             log.exception("a batch of %d failed", len(batch))
             answers = [error] * len(batch)

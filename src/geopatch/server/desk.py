@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import threading
 from collections.abc import Sequence
 
-import numpy as np
-
-from geopatch.errors import ConfigError, GeoPatchError
+from geopatch.errors import ConfigError
 from geopatch.gallery import Gallery
 from geopatch.search.query import Span
 from geopatch.server.batching import Batcher
@@ -17,12 +13,11 @@ from geopatch.server.metrics import Metrics
 from geopatch.server.questions import OptionsIn
 from geopatch.server.records import Shelf
 from geopatch.server.refusal import RefusedError
-from geopatch.server.searcher import Found, Outcome, Question, Searcher
+from geopatch.server.searcher import Question, Searcher
 from geopatch.server.settings import Settings
+from geopatch.server.worker import Worker
 from geopatch.server.writer import Writer
 from geopatch.signal import Signal
-
-log = logging.getLogger(__name__)
 
 READ_AT_ONCE = 2  # uploads that are parsed, and records put together, at the same time
 
@@ -30,28 +25,33 @@ READ_AT_ONCE = 2  # uploads that are parsed, and records put together, at the sa
 class Desk:
     """Opened when the server starts, closed when the last request is answered."""
 
-    def __init__(self, gallery: Gallery, settings: Settings, writing: Gallery | None = None) -> None:
+    def __init__(
+        self,
+        gallery: Gallery,
+        settings: Settings,
+        writing: Gallery | None = None,
+        searchers: Sequence[Searcher | Worker] = (),
+    ) -> None:
         self.gallery, self.settings, self.limits = gallery, settings, settings.limits
         self.metrics = Metrics()
         self.shelf = Shelf(gallery)
         self.place = gallery.info().place
         self.reading = asyncio.Semaphore(READ_AT_ONCE)
-        self._searcher = Searcher(gallery)
-        self._warm = threading.Event()
-        self._turns: Batcher[Question, Found] = Batcher(
-            self._answer,
+        self._searchers = searchers or [Searcher(gallery)]
+        self._turns: Batcher[Question, bytes] = Batcher(
+            self._searchers,
             waiting=self.limits.waiting,
             together=self.limits.together,
-            begin=self._begin,
+            counted=self.metrics.searched,
             name="geopatch-searcher",
         )
-        self.writer = None if writing is None else Writer(writing, self.limits, self.metrics, _one_thread)
+        self.writer = None if writing is None else Writer(writing, self.limits, self.metrics)
         self.metrics.watch("geopatch_searches_waiting", "Searches that wait.", lambda: self._turns.waiting)
         self.metrics.watch("geopatch_windows", "Windows in the gallery.", lambda: len(self.gallery))
 
     @property
     def ready(self) -> bool:
-        return self._warm.is_set()
+        return any(searcher.ready for searcher in self._searchers)
 
     @property
     def writes(self) -> Writer:
@@ -59,7 +59,7 @@ class Desk:
             raise RefusedError(403, "this server writes nothing: it was started without --write-token-file")
         return self.writer
 
-    async def search(self, asked: OptionsIn, query: str | Span | Signal) -> Found:
+    async def search(self, asked: OptionsIn, query: str | Span | Signal) -> bytes:
         self._check(asked, query)
         return await self._turns.ask(Question(query, asked.wish(self.limits)))
 
@@ -67,26 +67,9 @@ class Desk:
         self._turns.close()
         if self.writer is not None:
             self.writer.close()
+        for searcher in self._searchers:
+            searcher.close()
         self.gallery.close()
-
-    def _answer(self, questions: Sequence[Question]) -> Sequence[Outcome]:
-        self.metrics.searched(len(questions))
-        return self._searcher.answer(questions)
-
-    def _begin(self) -> None:
-        """The first search loads what later ones find in memory."""
-        _one_thread()
-        try:
-            self._warm_up()
-        except GeoPatchError:
-            log.exception("the gallery cannot be searched yet")
-        self._warm.set()
-
-    def _warm_up(self) -> None:
-        about = self.gallery.about
-        self.gallery.shortlist(np.zeros((1, about.widths.embedding), dtype=np.float32), 1)
-        if self.gallery.model is not None:
-            self.gallery.model.encode(np.zeros((1, about.length, self.channels), dtype=np.float32))
 
     @property
     def channels(self) -> int:
@@ -107,10 +90,3 @@ class Desk:
             )
         if isinstance(query, Signal) and self.channels and query.values.shape[1] != self.channels:
             raise ConfigError(f"the gallery's model takes {self.channels} channels, got {query.values.shape[1]}")
-
-
-def _one_thread() -> None:
-    """Each worker computes on one core: threads of a library would get into the way of the other workers."""
-    import torch
-
-    torch.set_num_threads(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, SkipValidation, StringConstraints
@@ -41,12 +42,12 @@ class SignalIn(Strict):
 
     def as_signal(self, limits: Limits, rate_hz: float) -> Signal:
         """At the rate of the gallery."""
-        name = self.id or self.record or "query"
-        signal = checked(Signal.from_array(json_values(self.values), name, 1.0, self.channels), limits, self.rate_hz)
-        resampled = at_rate(signal, rate_hz, known=self.rate_hz is not None)
-        return Signal(
-            resampled.values, name, resampled.rate_hz, resampled.channels, self.record or "", float(self.start_s)
-        )
+        name, record = self.id or self.record or "query", self.record or ""
+        given = Signal.from_array(json_values(self.values), name, self.rate_hz or rate_hz, self.channels)
+        signal = at_rate(checked(given, limits), rate_hz, known=True)
+        if (signal.id, signal.record, signal.start_s) == (name, record, self.start_s):
+            return signal  # most queries: every further copy would be checked anew
+        return Signal(signal.values, name, signal.rate_hz, signal.channels, record, float(self.start_s))
 
 
 class QueryIn(Strict):
@@ -86,6 +87,9 @@ class OptionsIn(Strict):
     min_score: FiniteFloat | None = None
     band: FiniteFloat = Field(BAND, ge=0, le=1, description="how far a dtw path may leave the diagonal")
     certify: bool = Field(False, description="say of each hit how far embeddings may drift")
+    tempos: bool = Field(
+        False, description="also search the query a little faster and slower; takes three times as long"
+    )
     explain: bool = Field(False, description="say of each hit which patches met")
     windows: bool = Field(False, description="send the values of query and hits along")
 
@@ -93,9 +97,11 @@ class OptionsIn(Strict):
         """Checked before it waits for its turn."""
         where = bounded_filter(self.where, limits.filter_parts)
         rule = None if self.protocol is None else Protocol(self.protocol, self.guard_s)
-        Plan(self.k, self.scorer, self.shortlist, where, rule, self.min_gap_s, self.min_score, self.band, self.certify)
-        names = ("k", "scorer", "shortlist", "protocol", "guard_s", "min_gap_s", "min_score", "band", "certify")
-        return Wish(where=where, **{name: getattr(self, name) for name in names})
+        names = OptionsIn.model_fields.keys() - {"where"}
+        wish = Wish(where=self.where or None, **{name: getattr(self, name) for name in names})
+        planned = {name: value for name, value in wish.as_keywords().items() if name != "guard_s"}
+        Plan(**{**planned, "where": where, "protocol": rule})
+        return wish
 
 
 class SearchIn(OptionsIn):
@@ -104,6 +110,9 @@ class SearchIn(OptionsIn):
 
 class ExplainIn(SearchIn):
     hit: Text = Field(description="the id of one hit of this search")
+
+    def wish(self, limits: Limits) -> Wish:
+        return replace(super().wish(limits), certify=True, hit=self.hit)
 
 
 class EntryIn(SignalIn):
@@ -138,7 +147,9 @@ class EndIn(Strict):
 
 def at_rate(signal: Signal, rate_hz: float, *, known: bool) -> Signal:
     """At another rate; a signal that came without one is taken to have it."""
-    if not known or signal.rate_hz == rate_hz:
+    if signal.rate_hz == rate_hz:
+        return signal
+    if not known:
         return Signal(signal.values, signal.id, rate_hz, signal.channels, signal.record, signal.start_s)
     growth = rate_hz / signal.rate_hz
     if signal.values.size * growth > 4 * Limits().values or not 1e-4 < growth < 1e4:

@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from geopatch.engines.filters import Filter
+import numpy as np
+from pydantic_core import to_json
+
 from geopatch.errors import GeoPatchError
 from geopatch.gallery import Gallery
 from geopatch.search.hit import Hit
 from geopatch.search.query import Asked, Span, ask
 from geopatch.search.run import search_batch
+from geopatch.server import answers
+from geopatch.server.refusal import RefusedError
 from geopatch.signal import Signal
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a search asks for besides its query; the names are those of `search`."""
+    """What a search asks for besides its query, as JSON holds it; most names are those of `search`."""
 
     k: int = 10
     scorer: str = "fused"
     shortlist: int | None = None
-    where: Filter | None = None
+    where: str | dict[str, Any] | None = None
     protocol: str | None = None
     guard_s: float = 0.0
     min_gap_s: float = 0.0
     min_score: float | None = None
     band: float = 0.1
     certify: bool = False
+    tempos: bool = False
+    explain: bool = False
+    windows: bool = False
+    hit: str | None = None  # only this one is told, explained
 
     def as_keywords(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        """Those of `search`."""
+        return {name: value for name, value in vars(self).items() if name not in ("explain", "windows", "hit")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,23 +53,32 @@ class Question:
     wish: Wish
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
-    """The query as it was encoded, and what it found."""
-
-    asked: Asked
-    hits: list[Hit]
-    together: int = 1  # searches that were answered in the same batch
-
-
-Outcome = Found | GeoPatchError
+Outcome = bytes | GeoPatchError
 
 
 class Searcher:
-    """Answers a batch of questions on the thread that calls it."""
+    """Answers a batch of questions on the thread that calls it, as JSON."""
 
     def __init__(self, gallery: Gallery) -> None:
         self.gallery = gallery
+        self.ready = False
+
+    def begin(self) -> None:
+        """The first search loads what later ones find in memory."""
+        if self.ready:
+            return
+        one_thread()
+        try:
+            about, model = self.gallery.about, self.gallery.model
+            self.gallery.shortlist(np.zeros((1, about.widths.embedding), dtype=np.float32), 1)
+            if model is not None:
+                model.encode(np.zeros((1, about.length, model.encoder_.config.channels), dtype=np.float32))
+        except GeoPatchError:
+            log.exception("the gallery cannot be searched yet")
+        self.ready = True
+
+    def close(self) -> None:
+        self.gallery.close()
 
     def answer(self, questions: Sequence[Question]) -> list[Outcome]:
         """An answer for each question; one that cannot be answered spoils no other."""
@@ -94,13 +115,31 @@ class Searcher:
 
     def _hits(self, asked: Sequence[Asked], wish: Wish, together: int) -> list[Outcome]:
         try:
-            hits = search_batch(self.gallery, asked, **wish.as_keywords())
-            return [Found(*pair, together) for pair in zip(asked, hits, strict=True)]
+            found = search_batch(self.gallery, asked, **wish.as_keywords())
+            return [_told(one, hits, wish, together) for one, hits in zip(asked, found, strict=True)]
         except GeoPatchError as error:
             return [error] if len(asked) == 1 else [self._hits([one], wish, together)[0] for one in asked]
+
+
+def _told(asked: Asked, hits: Sequence[Hit], wish: Wish, together: int) -> Outcome:
+    if wish.hit is None:
+        told = [answers.hit_out(hit, explain=wish.explain, windows=wish.windows) for hit in hits]
+        return to_json({"query": answers.asked_out(asked, windows=wish.windows), "hits": told, "together": together})
+    hit = next((hit for hit in hits if hit.id == wish.hit), None)
+    if hit is None:
+        return RefusedError(404, f"this search does not find {wish.hit[:100]!r}; give the id of one of its hits")
+    explained = answers.hit_out(hit, explain=True, windows=True)
+    return to_json({"query": answers.asked_out(asked, windows=True), "hit": explained})
 
 
 def _samples(query: str | Span | Signal, rate_hz: float) -> int:
     if isinstance(query, Signal):
         return query.length
     return round((query.stop_s - query.start_s) * rate_hz) if isinstance(query, Span) else 0
+
+
+def one_thread() -> None:
+    """Each worker computes on one core: threads of a library would get into the way of the other workers."""
+    import torch
+
+    torch.set_num_threads(1)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
-from geopatch.errors import ConfigError
+from geopatch.errors import ConfigError, at_least
 
 LEAST_TOKEN = 16
 
@@ -30,9 +32,15 @@ class Limits:
     writes_waiting: int = 32
     together: int = 32  # searches that are encoded together
     at_once: int = 1_024  # requests under way
+    head_s: float = 20.0  # for a request to say what it wants
     body_s: float = 30.0  # for a body to arrive
     answer_s: float = 60.0
     drain_s: int = 60  # for what is under way when the server is told to stop
+
+
+def usual_workers() -> int:
+    """With a second one searches wait less for each other; each holds the model and the newest embeddings."""
+    return min(2, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True)
@@ -44,8 +52,10 @@ class Settings:
     token: str | None = None
     write_token: str | None = None
     limits: Limits = field(default_factory=Limits)
+    workers: int = field(default_factory=usual_workers)  # processes that search
 
     def __post_init__(self) -> None:
+        at_least("workers", self.workers, 1)
         for name, token in (("token", self.token), ("write token", self.write_token)):
             if token is not None and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable()):
                 raise ConfigError(
@@ -63,6 +73,7 @@ class Settings:
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
+@lru_cache(64)
 def is_loopback(host: str) -> bool:
     """Whether an address means this machine and no other."""
     if host.lower() == "localhost":

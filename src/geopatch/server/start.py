@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -16,10 +16,9 @@ from geopatch.gallery import Gallery
 from geopatch.server.settings import Settings
 
 KEEP_ALIVE_S, BACKLOG = 75, 2048
-# Searches compute outside Python's lock and take it back a thousand times a second: with the usual 5 ms, each time they
-# would wait that long for the thread that reads requests.
+# Threads that wait for Python's lock (one brings the searches and their answers, another writes) get it this soon from
+# the one that reads requests; the usual 5 ms would be added to every batch.
 SWITCH_S = 1e-4
-GARBAGE = 50_000  # a request makes hundreds of lists; the usual 700 would have the collector run all the time
 
 
 def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: Callable[[str], None]) -> None:
@@ -29,16 +28,20 @@ def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: 
     from threadpoolctl import threadpool_limits
 
     from geopatch.server.app import create_app
+    from geopatch.server.patience import patient
+    from geopatch.server.worker import Worker, collect_seldom
 
     gallery = Gallery.open(place, model=model, read_only=True)
     writing = Gallery.open(place, model=model) if settings.write_token is not None else None
-    app = create_app(gallery, settings, writing_to=writing)
+    workers = [Worker(place, model) for _ in range(settings.workers)]
+    app = create_app(gallery, settings, writing_to=writing, searchers=workers)
     config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
         log_level="warning",
         access_log=False,
+        http=patient(settings.limits.head_s),
         proxy_headers=False,  # whoever connects is who asks: a header must not say otherwise
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
@@ -50,10 +53,10 @@ def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: 
             listening = config.bind_socket()
         except SystemExit as error:  # uvicorn has logged why
             raise ConfigError(f"cannot listen on {settings.host}:{settings.port}; give another --port") from error
+        # What is accepted inherits it. Without, the body of an answer may wait 40 ms until its head is confirmed.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sys.setswitchinterval(SWITCH_S)
-        gc.collect()
-        gc.freeze()  # libraries and model stay: the collector need not look through them again and again
-        gc.set_threshold(GARBAGE)
+        collect_seldom()
         _end_on_sigterm()
         listening.listen(BACKLOG)  # who comes from now on waits until the first request is taken
         started(replace(settings, port=listening.getsockname()[1]).url)
@@ -72,7 +75,7 @@ def _end_on_sigterm() -> None:
 
 def check_installed() -> None:
     """Refuse before the work, not after it, to serve without the libraries that do it."""
-    for library in ("fastapi", "uvicorn", "prometheus_client", "multipart"):
+    for library in ("fastapi", "uvicorn", "httptools", "prometheus_client", "multipart"):
         try:
             __import__(library)
         except ImportError as error:

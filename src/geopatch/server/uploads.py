@@ -52,6 +52,8 @@ def checked(signal: Signal, limits: Limits, rate_hz: float | None = None) -> Sig
     rate = float(rate_hz if rate_hz is not None and signal.rate_hz == 1.0 else signal.rate_hz)
     if not LOWEST_HZ <= rate <= HIGHEST_HZ:
         raise DataError(f"expected a rate of {LOWEST_HZ:g} to {HIGHEST_HZ:g} Hz, got {rate:g}")
+    if rate == signal.rate_hz and max(len(signal.id), len(signal.record)) <= LONGEST_ID:
+        return signal
     return Signal(signal.values, signal.id[:LONGEST_ID], rate, signal.channels, signal.record[:LONGEST_ID])
 
 

@@ -16,6 +16,7 @@ from geopatch.server.batching import Batcher
 from geopatch.server.ingest import Streams
 from geopatch.server.metrics import Metrics
 from geopatch.server.questions import ChunkIn
+from geopatch.server.searcher import one_thread
 from geopatch.server.settings import Limits
 from geopatch.server.uploads import json_values
 from geopatch.signal import Signal
@@ -27,12 +28,12 @@ log = logging.getLogger(__name__)
 class Writer:
     """When a call returns, its change is on disk."""
 
-    def __init__(self, gallery: Gallery, limits: Limits, metrics: Metrics, begin: Callable[[], None]) -> None:
+    def __init__(self, gallery: Gallery, limits: Limits, metrics: Metrics) -> None:
         self.gallery, self._metrics = gallery, metrics
         self.streams = Streams(gallery.about, limits.streams)
         self.optimizing = False
         self._turns: Batcher[Change, Any] = Batcher(
-            _one_by_one, waiting=limits.writes_waiting, together=1, begin=begin, name="geopatch-writer"
+            [_OneByOne()], waiting=limits.writes_waiting, together=1, name="geopatch-writer"
         )
 
     async def add(self, signals: Sequence[Signal], metadata: Sequence[Metadata]) -> list[str]:
@@ -97,8 +98,12 @@ class Writer:
             self.optimizing = False
 
 
-def _one_by_one(changes: Sequence[Change]) -> list[Any]:
-    return [_outcome(change) for change in changes]
+class _OneByOne:
+    def begin(self) -> None:
+        one_thread()
+
+    def answer(self, changes: Sequence[Change]) -> list[Any]:
+        return [_outcome(change) for change in changes]
 
 
 def _outcome(change: Change) -> Any:

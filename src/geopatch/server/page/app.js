@@ -127,9 +127,10 @@ function settings() {
   state.protocol = $("protocol").value;
   state.k = Math.min(Math.max(Math.round(+$("k").value) || 12, 1), 100);
   state.gap = Math.max(+$("gap").value || 0, 0);
+  state.tempos = $("tempos").checked;
   state.where = filters.where();
   const strict = state.protocol && state.source.kind === "file";
-  return { query: question(), k: state.k, scorer: state.scorer, protocol: strict ? null : state.protocol || null, min_gap_s: state.gap, where: state.where };
+  return { query: question(), k: state.k, scorer: state.scorer, protocol: strict ? null : state.protocol || null, min_gap_s: state.gap, tempos: state.tempos, where: state.where };
 }
 
 async function search(wanted = null) {
@@ -232,6 +233,7 @@ async function reopen() {
   $("protocol").value = asked.protocol in PROTOCOLS ? asked.protocol : "";
   if (asked.k) $("k").value = asked.k;
   $("gap").value = asked.gap;
+  $("tempos").checked = asked.tempos;
   filters.set(asked.where);
   if (asked.source.kind === "file") show(asked.source, asked.source.signal, asked.span);
   else if (asked.source.kind === "record") show(asked.source, await api.record(asked.source.name), asked.span);
@@ -260,7 +262,7 @@ function listen() {
   $("rate").addEventListener("change", () => show(state.source, { ...state.signal, rate_hz: Math.max(+$("rate").value || 1, 0.001) }));
   $("zoom-in").addEventListener("click", () => plot.zoom(1 / 1.6));
   $("zoom-out").addEventListener("click", () => plot.zoom(1.6));
-  for (const id of ["protocol", "k", "gap"]) $(id).addEventListener("change", again);
+  for (const id of ["protocol", "k", "gap", "tempos"]) $(id).addEventListener("change", again);
   $("link").addEventListener("click", async () => {
     const done = await navigator.clipboard.writeText(location.href).then(() => "Copied", () => "Copy it from the address bar");
     $("link").textContent = done;

@@ -26,6 +26,7 @@ export function toHash(state) {
   if (state.protocol) told.set("protocol", state.protocol);
   told.set("k", state.k);
   if (state.gap) told.set("gap", state.gap);
+  if (state.tempos) told.set("tempos", 1);
   if (state.where) told.set("where", JSON.stringify(state.where));
   if (state.hit) told.set("hit", state.hit);
   return `#${told}`;
@@ -37,7 +38,7 @@ export function fromHash(hash) {
   const number = (name, otherwise) => told.has(name) && Number.isFinite(+told.get(name)) ? +told.get(name) : otherwise;
   const found = {
     scorer: told.get("scorer"), protocol: told.get("protocol") || "", k: number("k", null), gap: number("gap", 0),
-    where: json("where"), hit: told.get("hit"), source: null,
+    tempos: told.has("tempos"), where: json("where"), hit: told.get("hit"), source: null,
   };
   if (told.has("record")) {
     found.source = { kind: "record", name: told.get("record") };
