@@ -26,7 +26,7 @@ from geopatch.study import theory
 from geopatch.study.claims import HOLDS, IN_PART, NOT, UNKNOWN, verdict_on
 from geopatch.study.figures import stress_figure, theory_figures
 from geopatch.study.jobs import QUICK as SMALL_SCOPE
-from geopatch.study.jobs import STABILITY, WHOLE, Job, jobs
+from geopatch.study.jobs import STABILITY, WHOLE, Job, jobs, write_jobs
 from geopatch.study.journal import Journal, entries_of, left, merged
 from geopatch.study.pack import write_pack
 from geopatch.study.report import main, page, write_report, write_rows
@@ -135,6 +135,15 @@ def test_a_failure_is_a_row_that_is_counted_and_told(
     assert list(theory_figures(entry.stability)) == []
     (better,) = entries_of([JOB], [place.journal, study.journal])
     assert not better.reason, "a success anywhere stands"
+
+
+def test_the_theorems_can_be_run_alone(study: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(run_module, "findings", lambda job, *_: seen.append(job.key) or [])  # type: ignore[func-returns-value]
+    write_jobs(tmp_path / "jobs.jsonl", [Job("main", "recorded", "class", "default"), JOB])
+    places = {"folder": tmp_path / "out", "packs": study.packs, "jobs": tmp_path / "jobs.jsonl", "device": "cpu"}
+    run_module.main([*(f"--{name}={value}" for name, value in places.items()), "--part", "stability"])
+    assert seen == [JOB.key] == list(Journal(tmp_path / "out").entries())
 
 
 def test_kept_rows_come_back_and_are_small(rows: list[StabilityRow], tmp_path: Path) -> None:

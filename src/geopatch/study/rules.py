@@ -16,7 +16,7 @@ from geopatch.stability.preference import STRONGEST
 from geopatch.study.claims import Part
 from geopatch.study.tables import shown
 
-ROUNDING = 1e-6  # of the residual under another gauge
+ROUNDING = 1e-6  # of a unit vector in float32 when it is computed twice, and of the residual under another gauge
 SMALL_FACTOR = 2.0  # within which the ratio of observed to bound stays over all eta
 LINEAR = 1.1  # the same of the bound over eta, which would be 1 but for the draw of the noise
 USED = 0.1  # a bound of which less is used in the median does not characterise what it bounds
@@ -77,7 +77,7 @@ def _reached(row: StabilityRow) -> float:
 def fixed_patches_have_no_boundary_drift(runs: Sequence[Run]) -> Iterator[Part]:
     most = each(runs, max, "drift", "boundary_max", rule="fixed")
     if most:
-        yield Part(f"fixed: boundary drift is at most {spread(most)}", max(most) == 0)
+        yield Part(f"fixed: boundary drift is at most {spread(most)}", max(most) <= ROUNDING)
     for kind in KINDS:
         found = [_changed(run, kind=kind, rule="adaptive", weights="own") for run in runs]
         shares = [mean(row.values["boundary_share"] for row in rows) for rows in found if rows]
