@@ -179,6 +179,7 @@ def test_averaging_counts_samples_inside_only() -> None:
     x, inside = torch.arange(5.0).view(1, 5, 1), torch.tensor([[True, True, True, False, False]])
     tokens, valid = averaged(x, inside, 2)
     assert_close(tokens[..., 0], torch.tensor([[0.5, 2.0, 0.0]]))
+    assert valid is not None
     assert valid.tolist() == [[True, True, False]]
 
 
@@ -188,6 +189,7 @@ def test_patches_cover_the_window_once_and_hold_its_end(length: int, padding: in
     padded = torch.nn.functional.pad(x, (0, 0, 0, padding), value=-7.0)
     inside = (torch.arange(length + padding) < length)[None]
     patches, valid = overlapping(padded, inside)
+    assert valid is not None
     assert int(valid.sum()) == patch_count(length)
     for n in range(int(valid.sum())):
         samples = torch.arange(n * STRIDE, n * STRIDE + PATCH).clamp(max=length - 1)

@@ -9,7 +9,9 @@ import pytest
 
 from geopatch.cli import main
 from geopatch.evaluate.rows import read_rows
-from geopatch.study.jobs import QUICK, jobs, read_jobs
+from geopatch.stability import StabilityRow
+from geopatch.study.jobs import QUICK, Job, jobs, read_jobs
+from geopatch.study.theory import read_stability
 
 FEW = ("default", "no-gate", "euclidean", "minirocket")
 
@@ -81,3 +83,28 @@ def test_costs_alone_leave_the_jobs_and_rows_as_they_are(here: Path, monkeypatch
     assert (here / "study" / "jobs.jsonl").read_text() == before
     assert read_rows(here / "other" / "study.jsonl") == read_rows(here / "study" / "study.jsonl")
     assert "MFLOP of encoding one window" in (here / "other" / "RESULTS.md").read_text()
+
+
+def test_theorems_are_a_part_with_rows_of_their_own(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packs = here / "cache" / "study-quick"
+    packs.mkdir(parents=True)
+    (packs / "nsrdb.npz").touch()  # there is a set, and what would read it is not asked
+    made = StabilityRow("affine", {"alpha": 2.0, "beta": 1.0}, {"change_max": 1e-12, "too_slow": 0.0}, 5, "nsrdb")
+    asked: list[Job] = []
+
+    def find(job: Job, *_: object) -> list[StabilityRow]:
+        asked.append(job)
+        return [made]
+
+    monkeypatch.setattr("geopatch.study.run.findings", find)
+    told = ["reproduce", "--quick", "--steps=3", "--part=stability", "--workers=1", "--device=cpu"]
+    main(told)
+    assert "1 rows, 0 failed runs, 0 figures" in capsys.readouterr().out
+    assert [(job.data, job.aim, job.steps) for job in asked] == [("nsrdb", "stability-quick", 3)]
+    assert read_stability(here / "study" / "stability.jsonl") == [made]
+    assert "| Prop. affine equivariance: R(alpha tau + beta) = R(tau) |" in (here / "study" / "RESULTS.md").read_text()
+    main(told)
+    assert "0 of 1 jobs to do" in capsys.readouterr().err
+    assert len(asked) == 1

@@ -25,7 +25,7 @@ from geopatch.train import TrainConfig
 MODEL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
 TRAIN = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=4)
 TINY = Size(drift_windows=4, every=9, bound_windows=3, patches=8, etas=(0.1, 0.4), R=(1,), queries=5)
-TOPICS = {"drift", "constants", "bound", "margin", "preference", "dominance", "protocol"}
+TOPICS = {"drift", "affine", "constants", "bound", "margin", "preference", "dominance", "protocol"}
 
 
 def waves(count: int = 12) -> Collection:

@@ -277,7 +277,8 @@ COST = Cost({"default": 27.5, "ts2vec": 182.0}, (Growth("encode", "N windows", (
 
 def test_the_report_has_every_table_and_figure_that_its_rows_allow(tmp_path: Path) -> None:
     drawn = write_report(study_rows(), COST, {"a job": "a reason"}, tmp_path / "RESULTS.md", tmp_path / "figures")
-    assert drawn == ["ablations", "robustness", "pareto-nsrdb", "pareto-cost", "ranks", "wins-and-losses"]
+    expected = ["ablations", "stress-examples", "robustness", "pareto-nsrdb", "pareto-cost", "ranks", "wins-and-losses"]
+    assert drawn == expected
     text = (tmp_path / "RESULTS.md").read_text()
     for name in drawn:
         assert f"(figures/{name}.png)" in text

@@ -16,15 +16,17 @@ from geopatch.errors import ConfigError, DataError
 from geopatch.progress import counting_bars
 from geopatch.study.cost import Cost, growths, mflop, read_cost, write_cost
 from geopatch.study.jobs import PARTS, QUICK, WHOLE, Job, Scope, jobs, write_jobs
-from geopatch.study.journal import Journal, merged
+from geopatch.study.journal import Journal, entries_of, merged
 from geopatch.study.pack import write_packs
-from geopatch.study.report import SMALL, compact, write_report, write_rows
+from geopatch.study.report import SMALL, compact, failures, write_report, write_rows
 from geopatch.study.run import Place, run, usable_device
 from geopatch.study.sets import FULL as ALL_WINDOWS
 from geopatch.study.sets import QUICK as FEW_WINDOWS
+from geopatch.study.theory import compact_stability, write_stability
 
 COMPLEXITY = "complexity"
 JOBS, ROWS, COST, PAGE = "jobs.jsonl", "study.jsonl", "study-cost.json", "RESULTS.md"
+STABILITY = "stability.jsonl"
 
 
 @click.command("reproduce", short_help="Run the whole study: every table, figure and claim.")
@@ -114,12 +116,16 @@ def _measure_cost(path: Path, quick: bool) -> None:
 
 
 def _report(scope: Scope, out: Path, merge: Sequence[Path]) -> None:
-    rows, reasons = merged(jobs(scope), [Journal(out), *(Journal(folder) for folder in merge)])
-    if not rows:
+    known, journals = jobs(scope), [Journal(out), *(Journal(folder) for folder in merge)]
+    rows, reasons = merged(known, journals)
+    stability = compact_stability(row for entry in entries_of(known, journals) for row in entry.stability)
+    if not rows and not stability:
         raise DataError(f"there are no rows of this study in {out}; run it without --report first")
     rows = compact(rows)
     write_rows(out / ROWS, rows)
+    write_stability(out / STABILITY, stability)
     cost = read_cost(out / COST) if (out / COST).is_file() else None
-    drawn = write_report(rows, cost, reasons, out / PAGE, out / "figures", "" if scope == WHOLE else SMALL)
-    failed = sum(row.failures for row in rows)
-    click.echo(f"{len(rows)} rows, {failed} failed runs, {len(drawn)} figures: {out / PAGE}")
+    note = "" if scope == WHOLE else SMALL
+    drawn = write_report(rows, cost, reasons, out / PAGE, out / "figures", note, stability)
+    count, failed = len(rows) + len(stability), failures(rows, stability)
+    click.echo(f"{count} rows, {failed} failed runs, {len(drawn)} figures: {out / PAGE}")

@@ -22,14 +22,13 @@ from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Trained, train
 from geopatch.evaluate.task import Task, task, thinned
 from geopatch.model import ModelConfig
-from geopatch.plot.stability import bound_figure, drift_figure, margin_figure, preference_figure
+from geopatch.plot.stability import FIGURES
 from geopatch.stability import FULL, QUICK, StabilityRow, append_stability, measure_stability
 from geopatch.train import TrainConfig
 
 SAMPLE_STEPS, QUICK_STEPS = 150, 60  # on the built-in sample; a data set is trained as `geopatch fit` trains it
 SAMPLE_TARGET = "beat"
 TRAIN_S = 120.0  # of each built-in recording's three minutes, those before this are trained on
-FIGURES = {"drift": drift_figure, "bound": bound_figure, "margin": margin_figure, "preference": preference_figure}
 
 
 @click.command("stability", short_help="Measure what the theorems say: drift, bounds, margins.")

@@ -16,7 +16,7 @@ Cells = Sequence[str]
 
 def print_stability(rows: Sequence[StabilityRow]) -> None:
     """One table a topic; topics that were not measured are left out."""
-    tables = (_drift, _constants, _bound, _margin, _preference, _protocol)
+    tables = (_drift, _affine, _constants, _bound, _margin, _preference, _protocol)
     for make in tables:
         table = make(rows)
         if table.row_count:
@@ -46,6 +46,15 @@ def _drift(rows: Sequence[StabilityRow]) -> Table:
 
 def _most(rows: Iterable[StabilityRow], kind: str) -> float:
     return max(float(row.setting["strength"]) for row in rows if row.setting["kind"] == kind)
+
+
+def _affine(rows: Sequence[StabilityRow]) -> Table:
+    lines = (
+        (f"{row.setting['alpha']:g} tau {row.setting['beta']:+g}", f"{row.values['change_max']:.0e}", str(row.count))
+        for row in rows
+        if row.topic == "affine"
+    )
+    return _table("affine: how far the normalised residual goes", ("clock",), ("largest change", "count"), lines)
 
 
 def _constants(rows: Sequence[StabilityRow]) -> Table:

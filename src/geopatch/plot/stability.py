@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BOUNDARY, FEATURE = WRONG, "#3d7fc8"
+ON_WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
 KIND_TITLES = {"warp": "another clock", "gain": "another gain", "noise": "noise"}
 KIND_UNITS = {
     "warp": "warp, share of the window",
@@ -167,7 +168,7 @@ def margin_figure(rows: Sequence[StabilityRow]) -> Figure:
         axes.set_title(f"{protocol}, R = {R:g}", loc="left", fontsize=10, color=QUERY)
         _real_drift(axes, rows)
     panels[0].set_ylabel("share of queries whose right\ncandidate is among the R best", fontsize=9)
-    _legend(figure, panels[0])
+    _legend(figure, panels[0], 2 if len(settings) < 3 else 4)
     _title(figure, "What the margin theorem promises, and what drift does", rows)
     return figure
 
@@ -189,7 +190,7 @@ def _margin_panel(axes: Axes, rows: Sequence[StabilityRow]) -> None:
     axes.fill_between(drift, columns["certified"], color=RIGHT, alpha=0.12, linewidth=0)
     flips = sum(row.values["certified_flips"] for row in ordered)
     told = f"{flips:.0f} flips of certified queries"
-    axes.text(0.97, 0.99, told, transform=axes.transAxes, ha="right", va="top", fontsize=8, color=QUERY)
+    axes.text(0.97, 0.99, told, transform=axes.transAxes, ha="right", va="top", fontsize=8, color=QUERY, bbox=ON_WHITE)
     axes.set_xscale("log")
     axes.set_ylim(0, 1.1)
     axes.set_xlabel("drift of every embedding", fontsize=8)
@@ -209,16 +210,21 @@ def _real_drift(axes: Axes, rows: Sequence[StabilityRow]) -> None:
             last = max(found, key=lambda row: float(row.setting[key]))
             axes.axvline(last.values[value], color=RECORDED, linewidth=1, linestyle="-.", zorder=0)
             told = f" {name} {float(last.setting[key]):g} "
-            axes.text(last.values[value], 0.05, told, rotation=90, ha="right", va="bottom", fontsize=7, color=RECORDED)
+            axes.text(last.values[value], 0.04, told, rotation=90, ha="right", va="bottom", fontsize=7, color=QUERY)
 
 
 def preference_figure(rows: Sequence[StabilityRow]) -> Figure:
     """Left, how often the own record wins under each scorer; right, R@1 of each scorer under each protocol."""
-    figure: Figure = pyplot().figure(figsize=(11, 4.0), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[1, 2.1])
-    _preference_panel(left, of_topic(rows, "preference"))
-    _protocol_panel(right, of_topic(rows, "protocol"))
-    _title(figure, "What scorers prefer, and under which protocol that pays", rows)
+    recalls, rates = of_topic(rows, "protocol"), [row for row in rows if row.topic == "preference" and row.count]
+    figure: Figure = pyplot().figure(figsize=(11 if rates else 7.5, 4.0), layout="constrained")
+    if rates:  # where no other record has a right window there is nothing to prefer
+        left, right = figure.subplots(1, 2, width_ratios=[1, 2.1])
+        _preference_panel(left, rates)
+    else:
+        right = figure.subplots()
+    _protocol_panel(right, recalls)
+    prefers = "What scorers prefer, and under which protocol that pays"
+    _title(figure, prefers if rates else "Which scorer is best under which protocol", rows)
     return figure
 
 
@@ -266,12 +272,17 @@ def _recall(rows: Sequence[StabilityRow], protocol: str, scorer: str) -> float:
     return found[0].values["recall@1"]
 
 
-def _legend(figure: Figure, axes: Axes) -> None:
+def _legend(figure: Figure, axes: Axes, columns: int = 6) -> None:
     handles: dict[str, Any] = {}
     for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
         handles.setdefault(label, handle)
     figure.legend(
-        handles.values(), handles, loc="outside lower right", ncols=min(len(handles), 6), fontsize=8, frameon=False
+        handles.values(),
+        handles,
+        loc="outside lower right",
+        ncols=min(len(handles), columns),
+        fontsize=8,
+        frameon=False,
     )
 
 
@@ -280,3 +291,6 @@ def _title(figure: Figure, title: str, rows: Sequence[StabilityRow]) -> None:
     if len(data) > 1:
         raise DataError(f"expected rows of one collection, got {', '.join(data)}; draw each alone")
     figure.suptitle(f"{title}: {data[0]}", x=0.01, ha="left", fontsize=11, color=QUERY)
+
+
+FIGURES = {"drift": drift_figure, "bound": bound_figure, "margin": margin_figure, "preference": preference_figure}

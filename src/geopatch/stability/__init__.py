@@ -1,5 +1,6 @@
 """What the theorems say, measured on a trained encoder: drift, the descriptor bound, margins, what scorers prefer."""
 
+from geopatch.stability.affine import affine_findings
 from geopatch.stability.bound import ETAS, bound_sweep
 from geopatch.stability.drift import drift, drift_curves
 from geopatch.stability.finding import Finding, StabilityRow, append_stability, read_stability
@@ -14,6 +15,7 @@ __all__ = [
     "QUICK",
     "Size",
     "StabilityRow",
+    "affine_findings",
     "append_stability",
     "best_scorers",
     "bound_sweep",

@@ -17,7 +17,8 @@ from geopatch.errors import DataError, one_of
 from geopatch.evaluate.retrieval import Trained
 from geopatch.evaluate.rows import append_rows, versions
 
-TOPICS = ("drift", "constants", "bound", "margin", "preference", "dominance", "protocol")
+FAILED = "failed"  # in the place of findings that a failure kept from being made
+TOPICS = ("drift", "affine", "constants", "bound", "margin", "preference", "dominance", "protocol", FAILED)
 
 Setting = dict[str, str | float]
 Numbers = npt.NDArray[np.float64]
@@ -47,6 +48,7 @@ class StabilityRow(Finding):
     seed: int = 0
     device: str = "cpu"
     versions: dict[str, str] = field(default_factory=versions)
+    target: str = ""  # what makes a candidate right, where it was told
 
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

@@ -12,6 +12,7 @@ from geopatch.errors import ConfigError, at_least
 from geopatch.evaluate.protocol import Protocol, places
 from geopatch.evaluate.retrieval import Encoded, Trained, check_labels
 from geopatch.evaluate.task import check_sense
+from geopatch.stability.affine import affine_findings
 from geopatch.stability.bound import ETAS, PATCHES, bound_sweep
 from geopatch.stability.drift import KINDS, RULES, drift_curves
 from geopatch.stability.finding import Finding, StabilityRow, stability_rows
@@ -60,6 +61,7 @@ def measure_stability(
     tell("drift: patches that move against values that change")
     for one, rule in _pairs(trained, twin):
         rows += stability_rows(_drift(one, test, rule, size), one, test)
+    rows += stability_rows(_affine(trained, test, size), trained, test)
     tell(f"bound: {size.patches} patches at each of {len(size.etas)} strengths")
     signals = _spread(test, size.bound_windows).signals
     rows += stability_rows(bound_sweep(trained.estimator.encoder_, signals, size.etas, size.patches), trained, test)
@@ -78,6 +80,10 @@ def _drift(trained: Trained, test: Collection, rule: str, size: Size) -> list[Fi
     encoder = trained.estimator.encoder_
     weights = "own" if rule == encoder.config.boundaries else "shared"
     return drift_curves(encoder, _spread(test, size.drift_windows).signals, rule, size.strengths(), weights)
+
+
+def _affine(trained: Trained, test: Collection, size: Size) -> list[Finding]:
+    return affine_findings(_spread(test, size.drift_windows).signals, trained.estimator.encoder_.config)
 
 
 def _retrieval(trained: Trained, test: Collection, size: Size) -> list[Finding]:

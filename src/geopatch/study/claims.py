@@ -56,11 +56,20 @@ class Verdict:
 
     @property
     def told(self) -> str:
-        if not self.parts:
-            return UNKNOWN
-        if all(part.holds for part in self.parts):
-            return HOLDS
-        return IN_PART if any(part.holds for part in self.parts) else NOT
+        return verdict_on(self.parts)
+
+
+def verdict_on(parts: Sequence[Part]) -> str:
+    if not parts:
+        return UNKNOWN
+    if all(part.holds for part in parts):
+        return HOLDS
+    return IN_PART if any(part.holds for part in parts) else NOT
+
+
+def shown_parts(parts: Sequence[Part]) -> str:
+    """One below the other in a cell."""
+    return "<br>".join(f"{'yes' if part.holds else 'no'}: {part.told}" for part in parts) or "-"
 
 
 def best_rival(scores: Scores, column: str, names: Sequence[str], stress: str = "clean") -> tuple[str, float] | None:
@@ -256,8 +265,7 @@ def verdicts(scores: Scores, claims: Sequence[Claim] = CLAIMS) -> list[Verdict]:
 def claims_table(scores: Scores) -> str:
     lines = []
     for verdict in verdicts(scores):
-        told = "<br>".join(f"{'yes' if part.holds else 'no'}: {part.told}" for part in verdict.parts) or "-"
-        lines.append([verdict.claim.says, told, f"**{verdict.told}**", _behind(verdict.rows)])
+        lines.append([verdict.claim.says, shown_parts(verdict.parts), f"**{verdict.told}**", _behind(verdict.rows)])
     return markdown(["the paper says", "measured", "verdict", "rows behind it"], lines)
 
 

@@ -1,8 +1,8 @@
-"""The figures of the study, from rows: ablation and robustness heatmaps, trade-offs, ranks, wins and losses."""
+"""The figures of the study, from rows: heatmaps, trade-offs, ranks, wins and losses, stresses and theorems."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING
@@ -11,8 +11,11 @@ import numpy as np
 
 from geopatch import plot
 from geopatch.baselines.registry import METHODS
+from geopatch.data.sample import ecg_windows
 from geopatch.evaluate.stress import KINDS
 from geopatch.plot.examples import TITLES as STRESS_TITLES
+from geopatch.plot.stability import FIGURES as THEORY_FIGURES
+from geopatch.stability.finding import StabilityRow
 from geopatch.study.ablations import ALL_ABLATIONS, FULL
 from geopatch.study.compare import average_ranks, critical_difference, difference
 from geopatch.study.cost import Cost
@@ -28,11 +31,13 @@ from geopatch.study.tables import (
     shown,
     wide,
 )
+from geopatch.study.theory import over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NAN = float("nan")
+EXAMPLE = 0  # which window of the built-in ECG shows what stresses do
 SHORT = {"standard": "", "strict-nonoverlap": "no overlap", "strict-cross-record": "other record"}
 
 
@@ -142,10 +147,26 @@ def duel_figure(scores: Scores) -> Figure | None:
     return plot.wins_and_losses(duels, title, len(POOL_METHODS)) if duels else None
 
 
-def draw_all(scores: Scores, cost: Cost | None, folder: Path) -> list[str]:
+def stress_figure() -> Figure:
+    """One window of the built-in ECG under each stress."""
+    return plot.stress_examples(ecg_windows().signals[EXAMPLE])
+
+
+def theory_figures(rows: Sequence[StabilityRow]) -> Iterator[tuple[str, Figure]]:
+    """What the theorems say of each set, means over seeds, by the name of the figure."""
+    for data in dict.fromkeys(row.data for row in rows):
+        found = over_seeds(row for row in rows if row.data == data)
+        topics = {row.topic for row in found}
+        for name, draw in THEORY_FIGURES.items():
+            if (name if name != "preference" else "protocol") in topics:
+                yield f"{name}-{data}", draw(found)
+
+
+def draw_all(scores: Scores, cost: Cost | None, folder: Path, stability: Sequence[StabilityRow] = ()) -> list[str]:
     """Draw every figure for which there are rows, as PNG and SVG; gives their names."""
     makers: Mapping[str, Callable[[], Figure | None]] = {
         "ablations": lambda: ablation_heatmap(scores),
+        "stress-examples": lambda: stress_figure() if scores.rows else None,
         "robustness": lambda: robustness_heatmap(scores),
         "pareto-nsrdb": lambda: strict_pareto(scores, "nsrdb"),
         "pareto-mitdb": lambda: strict_pareto(scores, "mitdb"),
@@ -153,9 +174,9 @@ def draw_all(scores: Scores, cost: Cost | None, folder: Path) -> list[str]:
         "ranks": lambda: rank_figure(scores),
         "wins-and-losses": lambda: duel_figure(scores),
     }
+    made = ((name, make()) for name, make in makers.items())
     drawn = []
-    for name, make in makers.items():
-        figure = make()
+    for name, figure in (*made, *theory_figures(stability)):
         if figure is not None:
             plot.save_all(figure, folder / name)
             drawn.append(name)

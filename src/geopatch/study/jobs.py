@@ -14,13 +14,15 @@ from geopatch.study import published, sets
 from geopatch.study.ablations import ALL_ABLATIONS, ENCODERS, FULL
 from geopatch.train.objective import TrainConfig
 
-PARTS = ("main", "late", "robustness", "ablations", "pool", "published")
+PARTS = ("main", "late", "robustness", "ablations", "stability", "pool", "published")
 MEASURE, CHOOSE, CLASSIFY = "measure", "choose", "classify"
+STABILITY, STABILITY_QUICK = "stability", "stability-quick"  # the theorems, at either size
 WITH_AEON = ("dtw", "dtw-10", "catch22", "multirocket-hydra-ridge")
 WITHOUT_CHANCE = ("euclidean", "dtw", "dtw-10", "catch22")  # one seed tells all
 PRESETS = ("default", "paper")
 SEEDS = (0, 1, 2)
 ABLATION_SETS = ("nsrdb", "mitdb", "Handwriting")
+STABILITY_SETS = ("nsrdb", "mitdb")
 SPEECH_ABLATIONS = ("no-geometry", "minus-curvature", "minus-residual")  # what the paper says of speech
 POOL_METHODS = ("minirocket-ridge", "dtw-10", "euclidean")
 STEPS, BATCH = 500, 64  # of every training, so that all of it fits into half an hour; GeoPatch's own are 1200 and 128
@@ -30,7 +32,7 @@ CHOICE_STEPS = 200  # of a training that only compares two treatments of amplitu
 
 @dataclass(frozen=True)
 class Job:
-    """One method on one set with one seed, or the choice of a baseline's treatment of amplitude."""
+    """One method on one set with one seed: its scores, what the theorems say of it, or a baseline's choice."""
 
     part: str  # the first that asks for it
     data: str
@@ -44,7 +46,7 @@ class Job:
     def __post_init__(self) -> None:
         one_of("part", self.part, PARTS)
         one_of("method", self.method, (*ENCODERS, *METHODS))
-        one_of("aim", self.aim, (MEASURE, CHOOSE, CLASSIFY))
+        one_of("aim", self.aim, (MEASURE, CHOOSE, CLASSIFY, STABILITY, STABILITY_QUICK))
 
     @property
     def key(self) -> str:
@@ -62,6 +64,10 @@ class Job:
         return self.method in METHODS
 
     @property
+    def is_theory(self) -> bool:
+        return self.aim in (STABILITY, STABILITY_QUICK)
+
+    @property
     def after(self) -> str | None:
         """The job whose result this one needs."""
         if not self.is_baseline or self.aim != MEASURE:
@@ -77,9 +83,10 @@ class Job:
     def cost(self) -> float:
         """Roughly how long it takes, in trainings of the default encoder; long jobs go first."""
         method = METHOD_COST.get(self.method, 1.5 if self.method in NETWORKS else 1.0)
-        return method * DATA_COST.get(self.data, 1.0) * (1.3 if self.aim == CHOOSE else 1.0)
+        return method * DATA_COST.get(self.data, 1.0) * AIM_COST.get(self.aim, 1.0)
 
 
+AIM_COST = {CHOOSE: 1.3, STABILITY: 5.0, STABILITY_QUICK: 5.0}
 METHOD_COST = {"inceptiontime": 2.0, "transformer": 3.0, "minirocket": 0.3, "minirocket-ridge": 0.4, "euclidean": 0.1}
 METHOD_COST |= {"dtw": 8.0, "dtw-10": 3.0, "multirocket-hydra-ridge": 2.0, "catch22": 1.0}
 DATA_COST = {"AbnormalHeartbeat": 3.0, "arctic": 2.0, "mitdb": 2.0, "nstdb": 1.5, "CharacterTrajectories": 1.5}
@@ -95,17 +102,18 @@ class Scope:
     late: tuple[str, ...] = ("mitdb",)
     robustness: tuple[str, ...] = sets.ROBUSTNESS
     ablations: tuple[str, ...] = ABLATION_SETS
+    stability: tuple[str, ...] = STABILITY_SETS
     pool: tuple[str, ...] = sets.POOL
     published: tuple[str, ...] = published.SETS
     steps: int = STEPS
     batch: int = BATCH
+    stability_aim: str = STABILITY
 
     @property
     def data(self) -> tuple[str, ...]:
         """Every set it needs."""
-        return tuple(
-            dict.fromkeys((*self.main, *self.late, *self.robustness, *self.ablations, *self.pool, *self.published))
-        )
+        parts = (self.main, self.late, self.robustness, self.ablations, self.stability, self.pool, self.published)
+        return tuple(dict.fromkeys(name for part in parts for name in part))
 
 
 WHOLE = Scope()
@@ -114,10 +122,12 @@ QUICK = Scope(
     main=("nsrdb", "mitdb", "BasicMotions"),
     robustness=("BasicMotions",),
     ablations=("nsrdb", "BasicMotions"),
+    stability=("nsrdb",),
     pool=("BME", "ItalyPowerDemand", "Plane", "SmoothSubspace", "SyntheticControl", "UMD"),
     published=("GunPoint",),
     steps=12,
     batch=16,
+    stability_aim=STABILITY_QUICK,
 )
 
 
@@ -178,6 +188,13 @@ def ablation_target(data: str) -> str:
     return "beat" if data == "mitdb" else sets.target_of(data)
 
 
+def _stability(scope: Scope) -> Iterator[Job]:
+    """By subject on NSRDB, where nearly every beat is normal and retrieval by beat would be right by chance."""
+    for name in scope.stability:
+        for job in _encoders(scope, (name,), (FULL,), ablation_target(name)):
+            yield replace(job, aim=scope.stability_aim)
+
+
 def _pool(scope: Scope) -> Iterator[Job]:
     yield from _encoders(scope, scope.pool, (FULL,))
     yield from _baselines(scope, scope.pool, POOL_METHODS)
@@ -197,6 +214,7 @@ BY_PART = {
     "late": _late,
     "robustness": _robustness,
     "ablations": _ablations,
+    "stability": _stability,
     "pool": _pool,
     "published": _published,
 }

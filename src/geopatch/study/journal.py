@@ -13,6 +13,7 @@ from pathlib import Path
 
 from geopatch.errors import GeoPatchError
 from geopatch.evaluate.rows import Row
+from geopatch.stability.finding import FAILED, StabilityRow
 from geopatch.study.jobs import CHOOSE, Job
 
 
@@ -23,6 +24,7 @@ class Entry:
     job: str
     rows: tuple[Row, ...]
     reason: str = ""
+    stability: tuple[StabilityRow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Journal:
 
     def write(self, worker: str, entry: Entry) -> None:
         told = {"job": entry.job, "reason": entry.reason, "rows": [row.as_dict() for row in entry.rows]}
+        told |= {"stability": [row.as_dict() for row in entry.stability]} if entry.stability else {}
         path = self.rows / f"{worker}.jsonl"
         cut = path.is_file() and path.read_bytes()[-1:] not in (b"", b"\n")
         with path.open("a", encoding="utf-8") as file:
@@ -96,7 +99,8 @@ def _entries(path: Path) -> Iterator[Entry]:
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             told = json.loads(line)
-            yield Entry(told["job"], tuple(Row(**row) for row in told["rows"]), told["reason"])
+            stability = tuple(StabilityRow(**row) for row in told.get("stability", ()))
+            yield Entry(told["job"], tuple(Row(**row) for row in told["rows"]), told["reason"], stability)
         except (json.JSONDecodeError, KeyError, TypeError):
             continue  # cut off by a kill: not done
 
@@ -117,6 +121,11 @@ def failure(job: Job, reason: str) -> Entry:
     """A job that failed is a row without scores, so that tables can count it."""
     if job.aim == CHOOSE:
         return Entry(job.key, (), reason)
+    if job.is_theory:
+        told = StabilityRow(
+            FAILED, {"reason": reason}, {}, 0, job.data, preset=job.method, seed=job.seed, target=job.target
+        )
+        return Entry(job.key, (), reason, (told,))
     row = Row(
         data=job.data,
         data_digest="",
@@ -140,12 +149,17 @@ def failure(job: Job, reason: str) -> Entry:
     return Entry(job.key, (row,), reason)
 
 
-def merged(jobs: Sequence[Job], journals: Iterable[Journal]) -> tuple[list[Row], dict[str, str]]:
-    """The rows of all jobs in their order, and why jobs failed; a success anywhere stands before a failure."""
+def entries_of(jobs: Sequence[Job], journals: Iterable[Journal]) -> list[Entry]:
+    """What is known of the jobs, in their order; a success anywhere stands before a failure."""
     found: dict[str, Entry] = {}
     for journal in journals:
         for key, entry in journal.entries().items():
             if key not in found or not entry.reason:
                 found[key] = entry
-    ended = [found[job.key] for job in jobs if job.key in found]
-    return [row for entry in ended for row in entry.rows], {entry.job: entry.reason for entry in ended if entry.reason}
+    return [found[job.key] for job in jobs if job.key in found]
+
+
+def merged(jobs: Sequence[Job], journals: Iterable[Journal]) -> tuple[list[Row], dict[str, str]]:
+    """The rows of all jobs in their order, and why jobs failed."""
+    known = entries_of(jobs, journals)
+    return [row for entry in known for row in entry.rows], {entry.job: entry.reason for entry in known if entry.reason}

@@ -1,6 +1,7 @@
 """The page of results, its figures and the compact rows it is made from.
 
-python -m geopatch.study.report --rows results/study.jsonl --cost results/study-cost.json --page docs/RESULTS.md
+python -m geopatch.study.report --rows results/study.jsonl --cost results/study-cost.json \\
+    --stability results/stability.jsonl --page docs/RESULTS.md
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from pathlib import Path
 
 from geopatch import plot
 from geopatch.evaluate.rows import Row, read_rows
+from geopatch.plot.stability import FIGURES as THEORY_FIGURES
+from geopatch.stability.finding import FAILED, StabilityRow
 from geopatch.storage import atomic_file
 from geopatch.study import tables
 from geopatch.study.claims import claims_table
@@ -21,6 +24,8 @@ from geopatch.study.figures import draw_all
 from geopatch.study.jobs import WHOLE
 from geopatch.study.scores import WARPED, Scores
 from geopatch.study.sets import POOL, UEA, UEA_MISSING
+from geopatch.study.statements import statements_table
+from geopatch.study.theory import read_stability
 
 DIGITS = 5
 
@@ -80,6 +85,13 @@ POOL_TEXT = """## Wins and losses on sets that no choice has seen
 
 {count} sets of the UCR archive. Intervals: paired bootstrap over sets.
 """
+THEORY = """## Theorems and propositions
+
+What each says and how it is measured stands in `docs/theory.md`. Computed from rows by `geopatch.study.statements`:
+{runs} on {sets}.
+A run trains two encoders with the budget of this study, one on fixed and one on adaptive patches. Numbers are means
+over runs, behind them the least and the greatest; figures are means over the seeds of a set.
+"""
 COST = """## Cost
 
 Measured exponents (one CPU thread, the fastest of several runs) against what the paper claims. Encoding is linear in K
@@ -94,6 +106,7 @@ def page(
     figures: Sequence[str],
     place: str,
     note: str = "",
+    stability: Sequence[StabilityRow] = (),
 ) -> str:
     """All of it as Markdown; `place` is where the figures lie, seen from the page."""
     scores = Scores.of(rows)
@@ -123,6 +136,7 @@ def page(
         _picture("pareto-mitdb", figures, place),
         ROBUSTNESS,
         tables.drop_table(scores),
+        _picture("stress-examples", figures, place),
         _picture("robustness", figures, place),
         *(f"{title}:\n\n{tables.robustness_table(scores, name)}" for name, title in tables.PRESETS.items()),
         ABLATIONS,
@@ -132,8 +146,9 @@ def page(
         tables.duel_table(scores),
         _picture("wins-and-losses", figures, place),
         tables.rank_table(scores, POOL, tables.POOL_CONTESTANTS),
+        *_theory(stability, figures, place),
         *_cost(cost, figures, place),
-        _failures(rows, reasons),
+        _failures(rows, stability, reasons),
         _made_by(rows),
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
@@ -156,6 +171,19 @@ def _picture(name: str, figures: Sequence[str], place: str) -> str:
     return f"![{name}]({place}/{name}.png)" if name in figures else ""
 
 
+def _theory(rows: Sequence[StabilityRow], figures: Sequence[str], place: str) -> list[str]:
+    if not rows:
+        return []
+    runs = {(row.data, row.target, row.seed) for row in rows if row.topic != FAILED}
+    names = sorted({f"{tables.shown(data)} (target `{target}`)" for data, target, _ in runs}) or ["no set"]
+    drawn = [f"{topic}-{data}" for topic in THEORY_FIGURES for data in dict.fromkeys(row.data for row in rows)]
+    return [
+        THEORY.format(runs="1 run" if len(runs) == 1 else f"{len(runs)} runs", sets=" and ".join(names)),
+        statements_table(rows, figures, place),
+        *(_picture(name, figures, place) for name in drawn),
+    ]
+
+
 def _cost(cost: Cost | None, figures: Sequence[str], place: str) -> list[str]:
     if cost is None:
         return []
@@ -174,10 +202,18 @@ def _sizes(sizes: Sequence[int]) -> str:
     return f"{sizes[0]} to {sizes[-1]}"
 
 
-def _failures(rows: Sequence[Row], reasons: Mapping[str, str]) -> str:
-    count = sum(row.failures for row in rows)
-    told = "".join(f"\n- `{job}`: {reason}" for job, reason in reasons.items())
-    return f"## Failures\n\n{count} runs failed.{told}"
+def failures(rows: Sequence[Row], stability: Sequence[StabilityRow]) -> int:
+    return sum(row.failures for row in rows) + len(failed(stability))
+
+
+def failed(rows: Sequence[StabilityRow]) -> list[StabilityRow]:
+    return [row for row in rows if row.topic == FAILED]
+
+
+def _failures(rows: Sequence[Row], stability: Sequence[StabilityRow], reasons: Mapping[str, str]) -> str:
+    known = reasons or {f"stability {row.data} {row.seed}": str(row.setting["reason"]) for row in failed(stability)}
+    told = "".join(f"\n- `{job}`: {reason}" for job, reason in known.items())
+    return f"## Failures\n\n{failures(rows, stability)} runs failed.{told}"
 
 
 def _made_by(rows: Sequence[Row]) -> str:
@@ -198,14 +234,20 @@ def _made_by(rows: Sequence[Row]) -> str:
 
 
 def write_report(
-    rows: Sequence[Row], cost: Cost | None, reasons: Mapping[str, str], path: Path, figures: Path, note: str = ""
+    rows: Sequence[Row],
+    cost: Cost | None,
+    reasons: Mapping[str, str],
+    path: Path,
+    figures: Path,
+    note: str = "",
+    stability: Sequence[StabilityRow] = (),
 ) -> list[str]:
     """The page and its figures."""
-    drawn = draw_all(Scores.of(rows), cost, figures)
+    drawn = draw_all(Scores.of(rows), cost, figures, stability)
     path.parent.mkdir(parents=True, exist_ok=True)
     place = figures.name if figures.parent == path.parent else str(figures)
     with atomic_file(path) as partial:
-        partial.write_text(page(rows, cost, reasons, drawn, place, note), encoding="utf-8")
+        partial.write_text(page(rows, cost, reasons, drawn, place, note, stability), encoding="utf-8")
     return drawn
 
 
@@ -236,12 +278,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=Path, required=True)
     parser.add_argument("--cost", type=Path)
+    parser.add_argument("--stability", type=Path, help="rows about the theorems")
     parser.add_argument("--page", type=Path, required=True)
     parser.add_argument("--figures", type=Path, help="a folder beside the page, if it is not told")
     asked = parser.parse_args(arguments)
     plot.check_installed()
     cost = None if asked.cost is None else read_cost(asked.cost)
-    write_report(read_rows(asked.rows), cost, {}, asked.page, asked.figures or asked.page.parent / "figures")
+    stability = [] if asked.stability is None else read_stability(asked.stability)
+    figures = asked.figures or asked.page.parent / "figures"
+    write_report(read_rows(asked.rows), cost, {}, asked.page, figures, stability=stability)
 
 
 if __name__ == "__main__":

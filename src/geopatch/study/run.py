@@ -23,10 +23,11 @@ from pathlib import Path
 
 import torch
 
-from geopatch.study.jobs import CHOOSE, Job, read_jobs, write_jobs
+from geopatch.study.jobs import CHOOSE, PARTS, Job, read_jobs, write_jobs
 from geopatch.study.journal import Entry, Journal, failure, left
 from geopatch.study.measure import choose, measured, write_choice
 from geopatch.study.pack import read_train
+from geopatch.study.theory import findings
 
 BROKEN = 75  # a worker whose GPU may be unusable after an error ends with this and is started anew
 POLL_S = 1.0
@@ -115,6 +116,8 @@ def done(job: Job, place: Place) -> Entry:
             choice = choose(job, read_train(place.packs, job.data, job.target), place.device)
             write_choice(place.journal.choices, job, choice)
             return Entry(job.key, ())
+        if job.is_theory:
+            return Entry(job.key, (), stability=tuple(findings(job, place.packs, place.device)))
         return Entry(job.key, tuple(measured(job, place.packs, place.journal.choices, place.device)))
     except Exception as error:
         if job.aim == CHOOSE:
@@ -214,6 +217,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--packs", type=Path, required=True, help="where the sets of the study are")
     parser.add_argument("--jobs", type=Path, required=True, help="the list of jobs")
     parser.add_argument("--needs", choices=("torch", "aeon"), nargs="*", default=("torch", "aeon"))
+    parser.add_argument("--part", choices=PARTS, nargs="*", default=PARTS, help="only jobs of these")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--minutes", type=float, help="begin no job after so many")
@@ -227,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parse(arguments)
     stop_at = asked.stop_at if asked.minutes is None else time.time() + 60 * asked.minutes
     place = Place(asked.folder, asked.packs, usable_device(asked.device), asked.workers, stop_at)
-    todo = [job for job in read_jobs(asked.jobs) if job.needs in asked.needs]
+    todo = [job for job in read_jobs(asked.jobs) if job.needs in asked.needs and job.part in asked.part]
     if asked.worker is not None:
         work(todo, place, asked.worker)
         return
