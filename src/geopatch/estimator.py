@@ -113,7 +113,9 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         signals = _signals(X)
         _check_rate(signals, float(self.card_.data["rate_hz"]))
         device = _device(self.device)
-        return encode_batches(self.encoder_.to(device), signals, device, batch_size, between)
+        if self.encoder_.level.device != device:  # looking through its parts takes a tenth of a search
+            self.encoder_.to(device)
+        return encode_batches(self.encoder_, signals, device, batch_size, between)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write config, weights and model card into a folder."""

@@ -46,7 +46,9 @@ class Embedded(Exact):
             self._refresh()
             allowed = None if where is None else passing(self.rows, where)
             newest = self._tail.best(embedding, k, allowed)
-            return [self._nearest(query, k, allowed, *found) for query, found in zip(embedding, newest, strict=True)]
+            found = [self._nearest(query, k, allowed, *new) for query, new in zip(embedding, newest, strict=True)]
+            ids = self._ids(np.concatenate([numbers for numbers, _ in found]))
+        return [Shortlist(tuple(ids[n] for n in numbers.tolist()), scores) for numbers, scores in found]
 
     def count(self, where: Filter | None = None) -> int:
         return self.rows.count() if where is None else len(self._passing(where))
@@ -97,13 +99,15 @@ class Embedded(Exact):
         with self.rows.looking():
             return passing(self.rows, where)
 
-    def _nearest(self, query: Vectors, k: int, allowed: Numbers | None, numbers: Numbers, scores: Vectors) -> Shortlist:
+    def _nearest(
+        self, query: Vectors, k: int, allowed: Numbers | None, numbers: Numbers, scores: Vectors
+    ) -> tuple[Numbers, Vectors]:
         """What was found among the newest entries together with what the index finds."""
         if self._index is not None:
             others, other_scores = self._from_index(query, k, allowed)
             numbers, scores = np.concatenate([others, numbers]), np.concatenate([other_scores, scores])
         chosen = top(scores, min(k, len(scores)))
-        return Shortlist(self._ids(numbers[chosen]), scores[chosen])
+        return numbers[chosen], scores[chosen]
 
     def _from_index(self, query: Vectors, k: int, allowed: Numbers | None) -> tuple[Numbers, Vectors]:
         """The index is asked for more and more until enough of its answers are there still and pass the filter."""
@@ -146,11 +150,11 @@ class Embedded(Exact):
             rows += self.rows.read(f"SELECT n, embedding FROM entry WHERE n IN ({marks(chunk)})", chunk)
         return np.asarray([row[0] for row in rows], dtype=np.int64), self._vectors(rows) @ query
 
-    def _ids(self, numbers: Numbers) -> tuple[str, ...]:
+    def _ids(self, numbers: Numbers) -> dict[int, str]:
         found: dict[int, str] = {}
-        for chunk in chunks(numbers.tolist()):
+        for chunk in chunks(np.unique(numbers).tolist()):
             found.update(self.rows.read(f"SELECT n, id FROM entry WHERE n IN ({marks(chunk)})", chunk))
-        return tuple(found[n] for n in numbers.tolist())
+        return found
 
     def _build(self) -> None:
         """A new index beside the old one; from the change of `indexed` on, it is the one that counts.

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -55,6 +56,11 @@ class Entries:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each id stands."""
+        return {id: n for n, id in enumerate(self.ids)}
 
     @property
     def widths(self) -> Widths:
@@ -113,9 +119,15 @@ def entries_from(
     )
 
 
-def checked_metadata(row: Metadata) -> dict[str, Value]:
+class Checked(dict[str, Value]):
+    """Metadata that was checked, and need not be again."""
+
+
+def checked_metadata(row: Metadata) -> Checked:
     """Metadata as every engine can hold and filter it."""
-    return {_checked_name(name): checked_value(name, value) for name, value in row.items()}
+    if isinstance(row, Checked):
+        return row
+    return Checked({_checked_name(name): checked_value(name, value) for name, value in row.items()})
 
 
 def checked_value(name: str, value: Any) -> Value:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines.about import About
-from geopatch.engines.entry import Entries, Metadata
+from geopatch.engines.entry import Checked, Entries, Metadata
 from geopatch.signal import Signal
 
 Row: TypeAlias = tuple[Any, ...]
@@ -32,7 +32,7 @@ def as_entries(rows: Sequence[Row], about: About) -> Entries:
         tuple(records),
         np.asarray(start_s, dtype=np.float64),
         np.asarray(stop_s, dtype=np.float64),
-        tuple(json.loads(row) for row in metadata),
+        tuple(Checked(json.loads(row)) for row in metadata),
         tuple(unpack_window(blob) for blob in windows),
     )
 

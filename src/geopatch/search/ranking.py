@@ -46,8 +46,7 @@ class Ranking:
 
 def rank(asked: Variants, near: Shortlist, entries: Entries, plan: Plan, encoder: Encoder | None) -> Ranking:
     """The shortlist in the order of the scorer, by the best tempo; equal scores in the order of their ids."""
-    places = {id: n for n, id in enumerate(entries.ids)}
-    rows = np.asarray([places[id] for id in near.ids[: plan.depth]], dtype=np.intp)
+    rows = np.asarray([entries.places[id] for id in near.ids[: plan.depth]], dtype=np.intp)
     rows = let_in(asked[0], entries, rows, plan.protocol)
     cosines = np.stack([entries.embedding[rows] @ query.embedding for query in asked])  # (tempos, N)
     scores = np.stack(_scores(asked, cosines, entries, rows, plan, encoder))
