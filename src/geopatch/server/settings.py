@@ -30,7 +30,7 @@ class Limits:
     streams: int = 256
     waiting: int = 256  # searches; one more is told to come back
     writes_waiting: int = 32
-    together: int = 8  # searches in one batch: larger ones make those wait that come after them
+    together: int = 16  # searches in one batch: larger ones make those wait that come after them
     at_once: int = 1_024  # requests under way
     head_s: float = 20.0  # for a request to say what it wants
     body_s: float = 30.0  # for a body to arrive
