@@ -215,7 +215,9 @@ def healthy(wire: socket.socket) -> bytes:
     wire.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     answer = b""
     while not answer.endswith(b"}"):
-        answer += wire.recv(2000)
+        part = wire.recv(2000)
+        assert part, "hung up"
+        answer += part
     return answer
 
 
