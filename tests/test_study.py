@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from signal import SIGKILL, SIGTERM
 from typing import Any
 
 import numpy as np
 import pytest
+from shapes import windows
 
 from geopatch.baselines import METHODS, Choice
 from geopatch.baselines.choice import folds
@@ -41,22 +44,6 @@ TINY = Scope(
 )  # one step of a training
 EUCLIDEAN = Job("main", "waves", "class", "euclidean", steps=1, batch=4)
 CHOICE = replace(EUCLIDEAN, aim=CHOOSE)
-
-
-def windows(name: str, count: int, first: int, *, records: bool = False) -> WindowSet:
-    """Two shapes with noise; of recordings, four windows to a record, half overlapping."""
-    draw, time = np.random.default_rng(first), np.linspace(0, 6, 40)
-    signals = tuple(
-        Signal(
-            (np.sin(time * (1 + n % 2)) + 0.1 * draw.normal(size=40)).astype(np.float32)[:, None],
-            id=f"{name} {first + n}",
-            rate_hz=10.0,
-            record=f"r{(first + n) // 4}" if records else "",
-            start_s=2.0 * (n % 4) if records else 0.0,
-        )
-        for n in range(count)
-    )
-    return WindowSet(name, signals, {"class": np.asarray([f"c{n % 2}" for n in range(count)])})
 
 
 @pytest.fixture
@@ -431,3 +418,41 @@ def test_the_pool_is_every_set_with_30_training_windows_of_at_most_1500_samples(
         if count >= 30 and length <= 1500:
             found.add(path.stem)
     assert found == set(POOL)
+
+
+def test_a_worker_whose_study_is_gone_takes_no_more(place: Place) -> None:
+    place.journal.open()
+    answers = iter([True, False])
+    run_module.work([CHOICE, EUCLIDEAN], place, "worker-0", wanted=lambda: next(answers))
+    assert set(place.journal.entries()) == {CHOICE.key}
+
+
+@pytest.mark.parametrize("number", [SIGTERM, SIGKILL])
+def test_a_killed_study_leaves_no_worker_behind(place: Place, tmp_path: Path, number: int) -> None:
+    todo = [job for job in jobs(TINY, ["waves"]) if job.needs == "torch"]
+    write_jobs(tmp_path / "jobs.jsonl", todo)
+    arguments = ["--folder", place.folder, "--packs", place.packs, "--jobs", tmp_path / "jobs.jsonl", "--workers", "2"]
+    command = [sys.executable, "-m", "geopatch.study.run", *(str(one) for one in arguments), "--device", "cpu"]
+    started = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    until(lambda: place.journal.rows.is_dir() and place.journal.ended() > 0)
+    started.send_signal(number)
+    assert started.wait() != 0
+    until(lambda: not _is_there(started.pid))
+    assert len(left(todo, place.journal)) > 0
+
+
+def _is_there(group: int) -> bool:
+    """Whether any process of the study still runs."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def until(holds: Callable[[], bool]) -> None:
+    for _ in range(1200):
+        if holds():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never held")

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shapes import windows
 
 import geopatch
-from geopatch.data.recording import WindowSet
 from geopatch.data.split import WindowSplit
 from geopatch.errors import DataError
 from geopatch.evaluate.stress import STRESSES
 from geopatch.plot.canvas import pyplot
-from geopatch.signal import Signal
 from geopatch.stability import FULL, QUICK, Size, StabilityRow
 from geopatch.stability.finding import FAILED
 from geopatch.study import run as run_module
@@ -40,27 +39,12 @@ JOB = Job("stability", "recorded", "class", "default", aim=STABILITY, steps=1, b
 FIGURES = [f"{name}-recorded" for name in ("drift", "bound", "margin", "preference")]
 
 
-def windows(count: int, first: int) -> WindowSet:
-    """Two shapes with noise, four windows to a record, half overlapping; every record has both shapes."""
-    draw, time = np.random.default_rng(first), np.linspace(0, 6, 40)
-    signals = tuple(
-        Signal(
-            (np.sin(time * (1 + n % 2)) + 0.1 * draw.normal(size=40)).astype(np.float32)[:, None],
-            id=f"w{first + n}",
-            rate_hz=10.0,
-            record=f"r{(first + n) // 4}",
-            start_s=2.0 * (n % 4),
-        )
-        for n in range(count)
-    )
-    return WindowSet("recorded", signals, {"class": np.asarray([f"c{n % 2}" for n in range(count)])})
-
-
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """One job done."""
     folder = tmp_path_factory.mktemp("theory")
-    write_pack(folder / "recorded.npz", WindowSplit(windows(16, 100), windows(12, 0)), "made here")
+    split = WindowSplit(windows("recorded", 16, 100, records=True), windows("recorded", 12, 0, records=True))
+    write_pack(folder / "recorded.npz", split, "made here")
     place = Place(folder / "study", folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(theory, "SIZES", {STABILITY: TINY})

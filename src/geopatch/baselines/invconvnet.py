@@ -69,8 +69,7 @@ class InvariantConvolution(nn.Module):
         return level_free.clamp(min=0).sqrt(), (level_free - slope.square()).clamp(min=0).sqrt()
 
     def _invariant(self, x: Tensor, kernels: Tensor, norm: Tensor) -> Tensor:
-        """Every stretch at norm 1 against every kernel as one product of matrices: far faster than a convolution for
-        each channel where there are many."""
+        """Every stretch at norm 1 against every kernel, as one product of matrices for all channels."""
         half = self.length // 2
         shaped = norm > FLAT * self.length**0.5
         scale = torch.where(shaped, 1 / norm.clamp(min=FLAT), 0.0)

@@ -25,7 +25,7 @@ ABLATION_SETS = ("nsrdb", "mitdb", "Handwriting")
 STABILITY_SETS = ("nsrdb", "mitdb")
 SPEECH_ABLATIONS = ("no-geometry", "minus-curvature", "minus-residual")  # what the paper says of speech
 POOL_METHODS = ("minirocket-ridge", "dtw-10", "euclidean")
-STEPS, BATCH = 500, 64  # of every training, so that all of it fits into half an hour; GeoPatch's own are 1200 and 128
+STEPS, BATCH = 500, 64  # of every training, to keep the whole short; GeoPatch's own are 1200 and 128
 PUBLISHED_TIMES = 3  # as many steps where a baseline is compared with its own paper
 CHOICE_STEPS = 200  # of a training that only compares two treatments of amplitude
 

@@ -52,7 +52,7 @@ DATA = """## What the numbers stand on
 - Pool sets have at most 1,000 training and 500 test windows, every class by its share. All sets are kept in 16 bits a
   sample, for all methods alike.
 - Everything that trains has one budget: {steps} steps on batches of {batch}, the same rate and schedule. That is less
-  than half of what GeoPatch takes by default, so that the whole fits into half an hour. Each baseline's treatment of
+  than half of what GeoPatch takes by default, to keep the whole short. Each baseline's treatment of
   amplitude (k: kept, z: z-scored) was chosen by two-fold cross-validation inside the train side; nothing was chosen on
   a test side here. GeoPatch keeps amplitude in `default` and z-scores in `paper`, on all sets.
 - "any" seeds: the method has no chance in it.

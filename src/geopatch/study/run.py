@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -67,16 +69,22 @@ def run(jobs: Sequence[Job], place: Place, *, retry: bool = False, tell: Tell = 
         work(todo, place, "worker-0", tell)
     elif todo:
         write_jobs(place.folder / OPEN, todo)
-        with shared_gpu(place.device):
+        with ending_in_order(), shared_gpu(place.device):
             _watch(todo, place, tell)
     return len(left(jobs, journal))
 
 
-def work(todo: Sequence[Job], place: Place, worker: str, tell: Tell = lambda line: None) -> None:
-    """Take jobs until there are none left to take."""
+def work(
+    todo: Sequence[Job],
+    place: Place,
+    worker: str,
+    tell: Tell = lambda line: None,
+    wanted: Callable[[], bool] = lambda: True,
+) -> None:
+    """Take jobs until there are none left to take, or nobody wants them any more."""
     torch.set_num_threads(1)
     progress = Progress(todo, tell)
-    while not place.is_over and (job := take(todo, place.journal, worker)) is not None:
+    while not place.is_over and wanted() and (job := take(todo, place.journal, worker)) is not None:
         entry = done(job, place)
         place.journal.write(worker, entry)
         progress.show(place.journal.ended() - progress.before)
@@ -186,6 +194,23 @@ def _bury(todo: Sequence[Job], journal: Journal, worker: str, code: int) -> None
 
 
 @contextmanager
+def ending_in_order() -> Iterator[None]:
+    """SIGTERM ends the workers as well, as Ctrl-C does."""
+
+    def end(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def shared_gpu(device: str) -> Iterator[None]:
     """NVIDIA's MPS where it is there, so that small trainings run on a GPU at the same time, not in turns."""
     if not device.startswith("cuda") or shutil.which(MPS) is None or "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
@@ -233,7 +258,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     place = Place(asked.folder, asked.packs, usable_device(asked.device), asked.workers, stop_at)
     todo = [job for job in read_jobs(asked.jobs) if job.needs in asked.needs and job.part in asked.part]
     if asked.worker is not None:
-        work(todo, place, asked.worker)
+        parent = os.getppid()  # another one later: the study was killed, and what is started next does this work
+        work(todo, place, asked.worker, wanted=lambda: os.getppid() == parent)
         return
     rest = run(todo, place, retry=asked.retry, tell=lambda line: print(line, file=sys.stderr, flush=True))
     print(f"{rest} jobs left" + ("; give the same command again to go on" if rest else ""), file=sys.stderr)
