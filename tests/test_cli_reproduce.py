@@ -27,6 +27,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_a_file_in_the_place_of_the_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(SystemExit, match="2"):
+        main(["reproduce", "--quick", f"--out={tmp_path / 'taken'}"])
+    assert "there is no folder" in capsys.readouterr().err
+
+
 def test_quick_runs_from_the_sample_and_goes_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["reproduce", "--quick", "--steps=1", "--workers=1", "--device=cpu", "--part=main", "--part=ablations"])
     told = capsys.readouterr()

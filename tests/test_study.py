@@ -456,3 +456,18 @@ def until(holds: Callable[[], bool]) -> None:
             return
         time.sleep(0.05)
     raise AssertionError("it never held")
+
+
+@pytest.mark.parametrize("program", ["run", "report"])
+def test_a_bad_file_is_one_line(tmp_path: Path, program: str) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("junk")
+    arguments = {
+        "run": ["--folder", tmp_path / "study", "--packs", tmp_path, "--jobs", bad],
+        "report": ["--rows", bad, "--page", tmp_path / "page.md"],
+    }
+    command = [sys.executable, "-m", f"geopatch.study.{program}", *(str(one) for one in arguments[program])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("geopatch: ")
+    assert done.stderr.count("\n") == 1

@@ -11,6 +11,10 @@ GeoPatchError (a ValueError)
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class GeoPatchError(ValueError):
     """Every error a user can cause or cure."""
@@ -41,6 +45,16 @@ class MissingExtraError(GeoPatchError):
 
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {library}, which is not installed; pip install 'geopatch-ts[{extra}]'")
+
+
+@contextmanager
+def told_in_one_line() -> Iterator[None]:
+    """For programs beside the command line: what a user can cure is one line on stderr and exit code 2, as there."""
+    try:
+        yield
+    except GeoPatchError as error:
+        print(f"geopatch: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
 
 
 def at_least(name: str, value: float, low: float) -> None:

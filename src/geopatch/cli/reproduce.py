@@ -68,6 +68,7 @@ def command(
     if workers < 1:
         raise ConfigError(f"--workers must be at least 1, got {workers}")
     plot.check_installed()
+    options.check_rows_place(out / ROWS)
     scope = _scope(quick, steps)
     packs = cache / ("study-quick" if quick else "study")
     asked = [part for part in parts if part != COMPLEXITY] if parts else list(PARTS)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from geopatch import plot
+from geopatch.errors import told_in_one_line
 from geopatch.evaluate.rows import Row, read_rows
 from geopatch.plot.stability import FIGURES as THEORY_FIGURES
 from geopatch.stability.finding import FAILED, StabilityRow
@@ -293,4 +294,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with told_in_one_line():
+        main()

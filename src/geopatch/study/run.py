@@ -25,6 +25,7 @@ from pathlib import Path
 
 import torch
 
+from geopatch.errors import told_in_one_line
 from geopatch.study.jobs import CHOOSE, PARTS, Job, read_jobs, write_jobs
 from geopatch.study.journal import Entry, Journal, failure, left
 from geopatch.study.measure import choose, measured, write_choice
@@ -266,4 +267,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with told_in_one_line():
+        main()
