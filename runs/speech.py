@@ -47,7 +47,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rivals", nargs="*", choices=RIVALS, help="Measure these instead (they need aeon).")
+    parser.add_argument("--rivals", nargs="*", choices=RIVALS, help="Measure these instead.")
     add_flags(parser)
     return parser.parse_args()
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The whole study: trainings and theorems on one GPU, what needs aeon (DTW, catch22, MultiRocket-Hydra) on a CPU, then
-# the page.
+# The whole study: trainings, DTW and theorems on one GPU, what needs aeon (catch22, MultiRocket-Hydra) on a CPU, then the
+# page.
 # The GPU machine needs numpy, torch and scikit-learn alone; give it cache/study and study/jobs.jsonl.
 # Every step can be given again after a kill: it goes on where it stood.
 set -euo pipefail

@@ -26,7 +26,7 @@ from geopatch.train import TrainConfig
 
 FEW = TrainConfig(min_steps=2, max_steps=2, batch_size=8, precision="float32")
 SUPERVISED = [name for name in METHODS if name.endswith("ridge") or name in set(NETWORKS) - set(SELF_SUPERVISED)]
-WITH_AEON = ("dtw", "dtw-10", "catch22", "multirocket-hydra-ridge")
+WITH_AEON = ("catch22", "multirocket-hydra-ridge")
 
 
 def small(split: Collection, per_class: int = 2, length: int = 36) -> Collection:

@@ -1,4 +1,4 @@
-"""What a user would try first: Euclidean distance, dynamic time warping, catch22. The last two come from aeon."""
+"""What a user would try first: Euclidean distance, and the features of catch22, which come from aeon."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from geopatch.baselines.method import (
     resampled,
     unit,
 )
-from geopatch.errors import MissingExtraError, at_least
+from geopatch.errors import MissingExtraError
 from geopatch.patches import stack
 from geopatch.signal import Signal
 
@@ -51,38 +51,6 @@ class Euclidean:
     def _rows(self, signals: Sequence[Signal]) -> npt.NDArray[np.float64]:
         series = fitted(self.name, self.scale).apply(signals)
         return np.stack([resampled(values, self.length).ravel() for values in series]).astype(np.float64)
-
-
-class DTW:
-    """Minus the dependent (all channels on one path) DTW distance, with a Sakoe-Chiba band as a share of the length.
-
-    Unequal lengths are compared as they are. The cost is quadratic in the length, so where the training median is
-    longer than `longest` samples every series is resampled by the one factor that brings the median down to it.
-    """
-
-    def __init__(self, *, band: float | None = None, amplitude: str = "keep", longest: int = 512) -> None:
-        at_least("longest", longest, 2)
-        self.name = "dtw" if band is None else f"dtw-{band * 100:g}"
-        self.band, self.amplitude, self.longest = band, check_amplitude(amplitude), longest
-        self.scale: Scale | None = None
-        self.factor = 1.0
-
-    def fit(self, signals: Sequence[Signal], labels: Any = None, seed: int = 0) -> None:
-        self.scale = Scale.learn(self.amplitude, stack(signals))
-        self.factor = min(1.0, self.longest / median_length(signals))
-
-    def scores(self, queries: Sequence[Signal], gallery: Sequence[Signal]) -> Floats:
-        found = self._series(gallery)
-        pair = (found, None) if queries is gallery else (self._series(queries), found)  # one collection: half the work
-        with aeon("distances", "DTW") as distances:
-            distance = distances.dtw_pairwise_distance(*pair, window=self.band, n_jobs=1)
-        return np.asarray(-np.sqrt(distance), dtype=np.float32)
-
-    def _series(self, signals: Sequence[Signal]) -> list[npt.NDArray[np.float64]]:
-        series = fitted(self.name, self.scale).apply(signals)
-        lengths = [max(round(len(values) * self.factor), 1) for values in series]
-        shorter = [resampled(values, length) for values, length in zip(series, lengths, strict=True)]
-        return [np.ascontiguousarray(values.T, dtype=np.float64) for values in shorter]  # (C, T)
 
 
 class Catch22(Embedder):

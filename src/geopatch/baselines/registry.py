@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from geopatch.baselines.classical import DTW, Catch22, Euclidean
+from geopatch.baselines.classical import Catch22, Euclidean
+from geopatch.baselines.dtw import DTW
 from geopatch.baselines.inceptiontime import InceptionTime
 from geopatch.baselines.invconvnet import InvConvNet
 from geopatch.baselines.learned import Build, Learned
@@ -45,7 +46,7 @@ METHODS: dict[str, Callable[..., Method]] = {
 }
 
 
-IN_TORCH = ("minirocket", "minirocket-ridge", "multirocket-hydra-ridge", *NETWORKS)
+IN_TORCH = ("dtw", "dtw-10", "minirocket", "minirocket-ridge", "multirocket-hydra-ridge", *NETWORKS)
 
 
 def make(name: str, *, amplitude: str = "keep", train: TrainConfig | None = None, device: str = "cpu") -> Method:

@@ -103,7 +103,7 @@ def _prepared(scope: Scope, asked: Sequence[str], root: Path, packs: Path, quick
         click.echo(f"{len(absent)} of {len(needed)} sets are not under {root} and are left out", err=True)
     todo = jobs(scope, there, asked)
     if find_spec("aeon") is None:
-        click.echo("aeon is not installed: DTW, catch22 and MultiRocket-Hydra are left out", err=True)
+        click.echo("aeon is not installed: catch22 and MultiRocket-Hydra are left out", err=True)
         todo = [job for job in todo if job.needs != "aeon"]
     out.mkdir(parents=True, exist_ok=True)
     write_jobs(out / JOBS, todo)

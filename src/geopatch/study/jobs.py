@@ -17,7 +17,7 @@ from geopatch.train.objective import TrainConfig
 PARTS = ("main", "late", "robustness", "ablations", "stability", "pool", "published")
 MEASURE, CHOOSE, CLASSIFY = "measure", "choose", "classify"
 STABILITY, STABILITY_QUICK = "stability", "stability-quick"  # the theorems, at either size
-WITH_AEON = ("dtw", "dtw-10", "catch22", "multirocket-hydra-ridge")
+WITH_AEON = ("catch22", "multirocket-hydra-ridge")
 WITHOUT_CHANCE = ("euclidean", "dtw", "dtw-10", "catch22")  # one seed tells all
 PRESETS = ("default", "paper")
 SEEDS = (0, 1, 2)

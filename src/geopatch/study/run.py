@@ -84,11 +84,11 @@ def work(
 ) -> None:
     """Take jobs until there are none left to take, or nobody wants them any more."""
     torch.set_num_threads(1)
-    progress = Progress(todo, tell)
+    progress = Progress(todo, tell, place.journal.ended())
     while not place.is_over and wanted() and (job := take(todo, place.journal, worker)) is not None:
         entry = done(job, place)
         place.journal.write(worker, entry)
-        progress.show(place.journal.ended() - progress.before)
+        progress.show(place.journal.ended())
         if entry.reason and place.device != "cpu":
             sys.exit(BROKEN)
 
@@ -139,12 +139,12 @@ def done(job: Job, place: Place) -> Entry:
 class Progress:
     """Tells now and then how much is done and how much time is left, by what jobs cost."""
 
-    def __init__(self, todo: Sequence[Job], tell: Tell) -> None:
-        self.costs, self.tell, self.before = [job.cost for job in todo], tell, 0
+    def __init__(self, todo: Sequence[Job], tell: Tell, before: int) -> None:
+        self.costs, self.tell, self.before = [job.cost for job in todo], tell, before
         self.started = self.shown = time.monotonic()
 
     def show(self, ended: int, *, always: bool = False) -> None:
-        now = time.monotonic()
+        now, ended = time.monotonic(), ended - self.before
         if not always and now - self.shown < SHOW_EVERY_S:
             return
         self.shown = now
@@ -155,8 +155,7 @@ class Progress:
 
 def _watch(todo: Sequence[Job], place: Place, tell: Tell) -> None:
     """Start the workers, start anew those that break, and tell how it goes."""
-    journal, progress = place.journal, Progress(todo, tell)
-    progress.before = journal.ended()
+    journal, progress = place.journal, Progress(todo, tell, place.journal.ended())
     workers = {f"worker-{n}": _start(place, f"worker-{n}") for n in range(min(place.workers, len(todo)))}
     try:
         while workers:
@@ -169,11 +168,11 @@ def _watch(todo: Sequence[Job], place: Place, tell: Tell) -> None:
                     _bury(todo, journal, name, process.returncode)
                     if not place.is_over:
                         workers[name] = _start(place, name)
-            progress.show(journal.ended() - progress.before)
+            progress.show(journal.ended())
     finally:
         for process in workers.values():
             process.terminate()
-    progress.show(journal.ended() - progress.before, always=True)
+    progress.show(journal.ended(), always=True)
 
 
 def _start(place: Place, name: str) -> subprocess.Popen[bytes]:
