@@ -22,9 +22,9 @@ case "${1:?expected prepare, gpu, cpu, stability or report}" in
       --part stability --device auto --workers "${WORKERS:-2}" ${MINUTES:+--minutes "$MINUTES"}
     ;;
   report)  # costs are measured here; docs/RESULTS.md is made from the committed rows alone
-    geopatch reproduce --part complexity --merge study/gpu --merge study/cpu --merge study/stability --out study
-    cp study/study.jsonl study/study-cost.json study/stability.jsonl results/
-    python -m geopatch.study.report --rows results/study.jsonl --cost results/study-cost.json \
+    geopatch reproduce --part complexity --merge study/gpu --merge study/cpu --out study
+    cp study/study.jsonl.gz study/study-cost.json study/stability.jsonl results/
+    python -m geopatch.study.report --rows results/study.jsonl.gz --cost results/study-cost.json \
       --stability results/stability.jsonl --page docs/RESULTS.md
     ;;
   *)

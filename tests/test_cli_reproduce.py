@@ -39,7 +39,7 @@ def test_quick_runs_from_the_sample_and_goes_on(here: Path, capsys: pytest.Captu
     told = capsys.readouterr()
     assert "0 failed runs" in told.out
     assert "sets are not under . and are left out" in told.err
-    rows = read_rows(here / "study" / "study.jsonl")
+    rows = read_rows(here / "study" / "study.jsonl.gz")
     assert {row.preset.partition(",")[0] for row in rows} == set(FEW)
     assert {row.data for row in rows} == {"BasicMotions"}
     text = (here / "study" / "RESULTS.md").read_text()
@@ -47,6 +47,9 @@ def test_quick_runs_from_the_sample_and_goes_on(here: Path, capsys: pytest.Captu
     assert (here / "study" / "figures" / "ablations.png").is_file()
     main(["reproduce", "--quick", "--steps=1", "--workers=1", "--device=cpu", "--part=main", "--part=ablations"])
     assert "0 of 6 jobs to do" in capsys.readouterr().err
+    assert "\n| cpu | 6 | 1 | 1 | 0." in (here / "study" / "RESULTS.md").read_text()  # jobs, at a time, stretches, min
+    main(["reproduce", "--quick", "--steps=1", "--report", "--out=new", "--merge=study"])
+    assert (here / "new" / "RESULTS.md").read_text() == (here / "study" / "RESULTS.md").read_text()
 
 
 def test_prepare_writes_sets_and_jobs_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +91,7 @@ def test_costs_alone_leave_the_jobs_and_rows_as_they_are(here: Path, monkeypatch
     monkeypatch.setattr("geopatch.cli.reproduce.growths", lambda repeats, scale: ())
     main(["reproduce", "--quick", "--steps=1", "--part=complexity", "--out=other", "--merge=study"])
     assert (here / "study" / "jobs.jsonl").read_text() == before
-    assert read_rows(here / "other" / "study.jsonl") == read_rows(here / "study" / "study.jsonl")
+    assert read_rows(here / "other" / "study.jsonl.gz") == read_rows(here / "study" / "study.jsonl.gz")
     assert "MFLOP of encoding one window" in (here / "other" / "RESULTS.md").read_text()
 
 

@@ -79,6 +79,12 @@ def test_a_file_of_bytes_is_refused(tmp_path: Path) -> None:
         read_rows(tmp_path / "rows.jsonl")
 
 
+def test_a_packed_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl.gz").write_bytes(b"{}")
+    with pytest.raises(DataError, match=r"cannot read rows from .*: Not a gzipped file"):
+        read_rows(tmp_path / "rows.jsonl.gz")
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read rows from .*: No such file"):
         read_rows(tmp_path / "rows.jsonl")

@@ -140,8 +140,6 @@ def test_jobs_come_back_from_their_file(tmp_path: Path) -> None:
 
 def test_only_the_methods_that_need_aeon_say_so() -> None:
     assert {job.method for job in ALL_JOBS if job.needs == "aeon"} == {
-        "dtw",
-        "dtw-10",
         "catch22",
         "multirocket-hydra-ridge",
     }

@@ -309,9 +309,9 @@ def test_the_page_has_a_line_for_each_statement_and_the_figures(
 
 def test_the_page_is_made_from_committed_rows_about_theorems(rows: list[StabilityRow], tmp_path: Path) -> None:
     few = [row for row in rows if row.topic in ("affine", "protocol")]
-    write_rows(tmp_path / "study.jsonl", [])
+    write_rows(tmp_path / "study.jsonl.gz", [])
     write_stability(tmp_path / "stability.jsonl", few)
-    asked = {"--rows": "study.jsonl", "--stability": "stability.jsonl", "--page": "RESULTS.md"}
+    asked = {"--rows": "study.jsonl.gz", "--stability": "stability.jsonl", "--page": "RESULTS.md"}
     main([part for name, file in asked.items() for part in (name, str(tmp_path / file))])
     text = (tmp_path / "RESULTS.md").read_text()
     assert "## Theorems and propositions" in text

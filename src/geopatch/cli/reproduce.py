@@ -25,7 +25,7 @@ from geopatch.study.sets import QUICK as FEW_WINDOWS
 from geopatch.study.theory import compact_stability, write_stability
 
 COMPLEXITY = "complexity"
-JOBS, ROWS, COST, PAGE = "jobs.jsonl", "study.jsonl", "study-cost.json", "RESULTS.md"
+JOBS, ROWS, COST, PAGE = "jobs.jsonl", "study.jsonl.gz", "study-cost.json", "RESULTS.md"
 STABILITY = "stability.jsonl"
 
 
@@ -111,7 +111,7 @@ def _prepared(scope: Scope, asked: Sequence[str], root: Path, packs: Path, quick
 
 
 def _measure_cost(path: Path, quick: bool) -> None:
-    if not path.is_file():
+    if not path.is_file() or not read_cost(path).mflop:
         click.echo("measuring how time grows with size", err=True)
         write_cost(path, Cost(mflop(), growths(2, 4) if quick else growths()))
 
@@ -123,9 +123,12 @@ def _report(scope: Scope, out: Path, merge: Sequence[Path]) -> None:
     if not rows and not stability:
         raise DataError(f"there are no rows of this study in {out}; run it without --report first")
     rows = compact(rows)
+    out.mkdir(parents=True, exist_ok=True)
     write_rows(out / ROWS, rows)
     write_stability(out / STABILITY, stability)
-    cost = read_cost(out / COST) if (out / COST).is_file() else None
+    cost = read_cost(out / COST) if (out / COST).is_file() else Cost({}, ())
+    cost = replace(cost, spent=tuple(one for journal in journals for one in journal.spent()))
+    write_cost(out / COST, cost)
     note = "" if scope == WHOLE else SMALL
     drawn = write_report(rows, cost, reasons, out / PAGE, out / "figures", note, stability)
     count, failed = len(rows) + len(stability), failures(rows, stability)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import hashlib
 import json
 import platform
@@ -87,9 +88,12 @@ def append_rows(path: str | Path, rows: Iterable[Told]) -> None:
 
 
 def read_rows(path: str | Path) -> list[Row]:
-    """The rows of a JSONL file."""
+    """The rows of a JSONL file; one whose name ends in .gz is packed."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
+        with gzip.open(path) if Path(path).suffix == ".gz" else Path(path).open("rb") as file:
+            lines = file.read().decode("utf-8").split("\n")
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise DataError(f"cannot read rows from {path}: {error}; fetch or make it again") from error
     except OSError as error:
         raise DataError(f"cannot read rows from {path}: {error.strerror}; check the path") from error
     except UnicodeDecodeError as error:

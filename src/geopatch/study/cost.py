@@ -19,6 +19,7 @@ from geopatch.patches import WindowBatch, patchify
 from geopatch.scoring import SHORTLIST, rerank
 from geopatch.storage import atomic_file
 from geopatch.study.ablations import ALL_ABLATIONS, ENCODERS, FULL, setting
+from geopatch.study.journal import Spent
 
 SAMPLES = 256  # of the window whose MFLOP are counted
 REPEATS = 5  # the fastest counts: everything else is what the machine did besides
@@ -42,10 +43,11 @@ class Growth:
 
 @dataclass(frozen=True)
 class Cost:
-    """MFLOP of one window by method, and the growths."""
+    """MFLOP of one window by method, the growths, and what the study itself took."""
 
     mflop: dict[str, float]
     growths: tuple[Growth, ...]
+    spent: tuple[Spent, ...] = ()
 
 
 def growths(repeats: int = REPEATS, scale: int = 1) -> tuple[Growth, ...]:
@@ -166,7 +168,8 @@ def read_cost(path: Path) -> Cost:
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
         lists = ({**one, "sizes": tuple(one["sizes"]), "seconds": tuple(one["seconds"])} for one in told["growths"])
-        return Cost(told["mflop"], tuple(Growth(**one) for one in lists))
+        spent = tuple(Spent(**one) for one in told.get("spent", ()))
+        return Cost(told["mflop"], tuple(Growth(**one) for one in lists), spent)
     except OSError as error:
         raise DataError(f"cannot read costs from {path}: {error.strerror}; check the path") from error
     except (json.JSONDecodeError, TypeError, KeyError) as error:

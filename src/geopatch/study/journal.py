@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from geopatch.errors import GeoPatchError
@@ -25,6 +25,16 @@ class Entry:
     rows: tuple[Row, ...]
     reason: str = ""
     stability: tuple[StabilityRow, ...] = ()
+
+
+@dataclass(frozen=True)
+class Spent:
+    """A stretch of the study on one machine: how many jobs ended, in how many seconds."""
+
+    device: str
+    workers: int
+    jobs: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,20 @@ class Journal:
                 if entry.job not in found or not entry.reason:
                     found[entry.job] = entry
         return found
+
+    def write_spent(self, spent: Spent) -> None:
+        with self._spent.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(spent)) + "\n")
+
+    def spent(self) -> list[Spent]:
+        """Every stretch of it."""
+        if not self._spent.is_file():
+            return []
+        return [Spent(**json.loads(line)) for line in self._spent.read_text(encoding="utf-8").splitlines()]
+
+    @property
+    def _spent(self) -> Path:
+        return self.folder / "spent.jsonl"
 
     def ended(self) -> int:
         """How many lines there are: quickly, for showing progress."""

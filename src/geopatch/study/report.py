@@ -1,12 +1,13 @@
 """The page of results, its figures and the compact rows it is made from.
 
-python -m geopatch.study.report --rows results/study.jsonl --cost results/study-cost.json \\
+python -m geopatch.study.report --rows results/study.jsonl.gz --cost results/study-cost.json \\
     --stability results/stability.jsonl --page docs/RESULTS.md
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -151,6 +152,7 @@ def page(
         *_theory(stability, figures, place),
         *_cost(cost, figures, place),
         _failures(rows, stability, reasons),
+        _spent(cost),
         _made_by(rows),
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
@@ -189,7 +191,7 @@ def _theory(rows: Sequence[StabilityRow], figures: Sequence[str], place: str) ->
 
 
 def _cost(cost: Cost | None, figures: Sequence[str], place: str) -> list[str]:
-    if cost is None:
+    if cost is None or not cost.mflop:
         return []
     lines = [[g.what, g.variable, _sizes(g.sizes), f"{g.exponent:.2f}", f"{g.claimed:g}"] for g in cost.growths]
     flops = [[name, f"{value:.1f}"] for name, value in cost.mflop.items()]
@@ -218,6 +220,20 @@ def _failures(rows: Sequence[Row], stability: Sequence[StabilityRow], reasons: M
     known = reasons or {f"stability {row.data} {row.seed}": str(row.setting["reason"]) for row in failed(stability)}
     told = "".join(f"\n- `{job}`: {reason}" for job, reason in known.items())
     return f"## Failures\n\n{failures(rows, stability)} runs failed.{told}"
+
+
+def _spent(cost: Cost | None) -> str:
+    """What each machine took for its jobs, all stretches together."""
+    if cost is None or not cost.spent:
+        return ""
+    lines = []
+    for device in dict.fromkeys(one.device for one in cost.spent):
+        parts = [one for one in cost.spent if one.device == device]
+        workers, jobs = max(one.workers for one in parts), sum(one.jobs for one in parts)
+        minutes = sum(one.seconds for one in parts) / 60
+        lines.append([device, str(jobs), str(workers), str(len(parts)), f"{minutes:.1f}"])
+    table = tables.markdown(["on", "jobs", "at a time", "stretches", "minutes in all"], lines)
+    return f"## Time\n\nWhat the jobs took by the clock, starts included.\n\n{table}"
 
 
 def _made_by(rows: Sequence[Row]) -> str:
@@ -256,21 +272,20 @@ def write_report(
 
 
 def compact(rows: Sequence[Row]) -> list[Row]:
-    """Rows without what tables do not need: classes one by one, more digits than matter, versions said once."""
+    """Rows without what tables do not need: classes one by one, and more digits than matter."""
     found: list[Row] = []
-    said: list[dict[str, str]] = []
     for row in rows:
         scores = {name: round(value, DIGITS) for name, value in row.scores.items()}
-        versions = {} if row.versions in said else row.versions
-        said.append(row.versions)
-        short = replace(row, per_class={}, versions=versions, scores=scores, peak_memory_mb=None)
+        short = replace(row, per_class={}, scores=scores, peak_memory_mb=None)
         found.append(replace(short, fit_s=round(row.fit_s, 2), encode_s=round(row.encode_s, 3)))
     return found
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Packed: the same rows are the same bytes."""
+    text = "".join(_line(row) + "\n" for row in rows)
     with atomic_file(path) as partial:
-        partial.write_text("".join(_line(row) + "\n" for row in rows), encoding="utf-8")
+        partial.write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
 
 
 def _line(row: Row) -> str:

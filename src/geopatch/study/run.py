@@ -27,7 +27,7 @@ import torch
 
 from geopatch.errors import told_in_one_line
 from geopatch.study.jobs import CHOOSE, PARTS, Job, read_jobs, write_jobs
-from geopatch.study.journal import Entry, Journal, failure, left
+from geopatch.study.journal import Entry, Journal, Spent, failure, left
 from geopatch.study.measure import choose, measured, write_choice
 from geopatch.study.pack import read_train
 from geopatch.study.theory import findings
@@ -66,12 +66,17 @@ def run(jobs: Sequence[Job], place: Place, *, retry: bool = False, tell: Tell = 
     journal.open()
     todo = left(jobs, journal, retry=retry)
     tell(f"{len(todo)} of {len(jobs)} jobs to do, {place.workers} at a time on {place.device}")
-    if todo and place.workers == 1:
-        work(todo, place, "worker-0", tell)
-    elif todo:
-        write_jobs(place.folder / OPEN, todo)
-        with ending_in_order(), shared_gpu(place.device):
-            _watch(todo, place, tell)
+    before, started = journal.ended(), time.monotonic()
+    try:
+        if todo and place.workers == 1:
+            work(todo, place, "worker-0", tell)
+        elif todo:
+            write_jobs(place.folder / OPEN, todo)
+            with ending_in_order(), shared_gpu(place.device):
+                _watch(todo, place, tell)
+    finally:
+        if ended := journal.ended() - before:
+            journal.write_spent(Spent(named(place.device), place.workers, ended, round(time.monotonic() - started, 1)))
     return len(left(jobs, journal))
 
 
@@ -228,6 +233,11 @@ def shared_gpu(device: str) -> Iterator[None]:
             subprocess.run([MPS], input=b"quit\n", capture_output=True)
             for name in places:
                 os.environ.pop(name, None)
+
+
+def named(device: str) -> str:
+    """What a reader knows it by."""
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else device
 
 
 def usable_device(name: str) -> str:
