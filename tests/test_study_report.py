@@ -228,6 +228,22 @@ def test_the_claim_on_geometry_flips_with_its_rows(less: float, expected: str) -
     assert verdict_of("must be paired with geometry conditioning", rows) == expected
 
 
+def test_an_ablation_counts_only_beyond_what_seeds_differ_by() -> None:
+    """Seeds at +-.02: a standard deviation of .02, so two errors of a difference of two means are .0327."""
+    around = {0: -0.02, 1: 0.0, 2: 0.02}
+    for less, expected, beyond in ((0.868, NOT, 0), (0.866, HOLDS, 1)):
+        rows = [
+            row("nsrdb", preset, recall + step, seed=seed)
+            for preset, recall in (("default", 0.9), ("no-geometry", less))
+            for seed, step in around.items()
+        ]
+        assert verdict_of("must be paired with geometry conditioning", rows) == expected
+        told = tables.ablation_noise(Scores.of(rows))
+        assert "NSRDB standard 2.0." in told
+        assert f"Of 1 differences from the full encoder {beyond} exceed" in told
+    assert tables.ablation_noise(Scores.of([row("nsrdb", "default", 0.9)])) == ""
+
+
 @pytest.mark.parametrize(("own", "expected"), [(0.9, HOLDS), (0.6, NOT)])
 def test_the_claim_on_warped_queries_over_the_pool_flips_with_its_rows(own: float, expected: str) -> None:
     rows = [row(name, "default", own, stress="warp-queries") for name in POOL[:6]]

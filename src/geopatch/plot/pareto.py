@@ -123,5 +123,5 @@ def _label(axes: Axes, points: Sequence[Point]) -> None:
             fontweight="bold" if point.marked else "normal",
             color=QUERY,
             path_effects=[withStroke(linewidth=2.5, foreground="white")],
-            zorder=2.5,
+            zorder=4,
         )

@@ -199,8 +199,11 @@ def _margin_panel(axes: Axes, rows: Sequence[StabilityRow]) -> None:
 
 def _real_drift(axes: Axes, rows: Sequence[StabilityRow]) -> None:
     """How far embeddings go in fact, in the median: by noise on descriptors, and by a warp."""
+    from matplotlib.patheffects import withStroke
+
     noise = [row for row in rows if row.topic == "bound" and row.setting["level"] == "window"]
     drifts = [row for row in rows if row.topic == "drift"]
+    halo = [withStroke(linewidth=2.5, foreground="white")]
     warps = [row for row in drifts if (row.setting["kind"], row.setting["rule"]) == ("warp", "fixed")]
     for name, found, key, value in (
         ("descriptor noise", noise, "eta", "observed_median"),
@@ -210,7 +213,8 @@ def _real_drift(axes: Axes, rows: Sequence[StabilityRow]) -> None:
             last = max(found, key=lambda row: float(row.setting[key]))
             axes.axvline(last.values[value], color=RECORDED, linewidth=1, linestyle="-.", zorder=0)
             told = f" {name} {float(last.setting[key]):g} "
-            axes.text(last.values[value], 0.04, told, rotation=90, ha="right", va="bottom", fontsize=7, color=QUERY)
+            written = axes.text(last.values[value], 0.04, told, rotation=90, ha="right", va="bottom", fontsize=7)
+            written.set(color=QUERY, zorder=4, path_effects=halo)
 
 
 def preference_figure(rows: Sequence[StabilityRow]) -> Figure:

@@ -63,6 +63,7 @@ DATA = """## What the numbers stand on
 CLAIMS = """## The claims of the paper
 
 Computed from the rows by `geopatch.study.claims`, for the default encoder and for the paper's own (the `paper` preset).
+An ablation counts as lower if it is so by more than what stands behind *seeds*: two standard errors of a difference.
 """
 PUBLISHED = """## The baselines against their papers
 
@@ -145,6 +146,7 @@ def page(
         ABLATIONS,
         _picture("ablations", figures, place),
         tables.ablation_table(scores),
+        tables.ablation_noise(scores),
         POOL_TEXT.format(count=sum(scores.has(name) for name in POOL)),
         tables.duel_table(scores),
         _picture("wins-and-losses", figures, place),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from statistics import mean, median
+from statistics import mean, median, variance
 
 from geopatch.baselines.registry import METHODS
 from geopatch.evaluate.metrics import CLASS_MEAN
 from geopatch.evaluate.rival import SCORER as OWN
 from geopatch.evaluate.rows import Row
 from geopatch.evaluate.stress import Stress
+from geopatch.study.ablations import ALL_ABLATIONS, FULL
 from geopatch.study.jobs import ablation_target
 from geopatch.study.sets import UEA, target_of
 
@@ -109,3 +110,10 @@ class Scores:
 
     def ablation(self, data: str, method: str, metric: str = R1, **how: str) -> float | None:
         return self.value(Ask(data, method, ablation_target(data), **how), metric)
+
+    def ablation_spread(self, data: str, protocol: str = "standard", stress: str = "clean") -> float | None:
+        """By how much R@1 differs from seed to seed: the standard deviation, pooled over the encoder's ablations."""
+        asks = (Ask(data, name, ablation_target(data), protocol, stress=stress) for name in (FULL, *ALL_ABLATIONS))
+        seeds = [list(self.seeds(ask).values()) for ask in asks]
+        variances = [variance(found) for found in seeds if len(found) > 1]
+        return mean(variances) ** 0.5 if variances else None

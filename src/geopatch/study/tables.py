@@ -13,7 +13,7 @@ from geopatch.study import paper
 from geopatch.study.ablations import ALL_ABLATIONS, FULL
 from geopatch.study.classification import ACCURACY, LINEAR, NEAREST, PROTOCOL
 from geopatch.study.compare import Table, average_ranks, critical_difference, difference
-from geopatch.study.jobs import ABLATION_SETS, POOL_METHODS, WITHOUT_CHANCE, ablation_target
+from geopatch.study.jobs import ABLATION_SETS, POOL_METHODS, SEEDS, WITHOUT_CHANCE, ablation_target
 from geopatch.study.published import PUBLISHED, Published
 from geopatch.study.scores import CLASS_R1, MAP, R1, WARPED, Ask, Scores, amplitude_of, method_of
 from geopatch.study.sets import POOL, REBUILT, ROBUSTNESS, UEA
@@ -219,6 +219,33 @@ def ablation_table(scores: Scores) -> str:
         for data, protocol, stress in columns
     ]
     return markdown(["R@1 / mAP", *heads, "failed"], lines)
+
+
+def beyond_chance(spread: float, seeds: int = len(SEEDS)) -> float:
+    """Two standard errors of the difference of two means over seeds."""
+    return 2 * spread * (2 / seeds) ** 0.5
+
+
+def ablation_noise(scores: Scores) -> str:
+    """How much of the ablations may be chance: the spread from seed to seed, and how many differences exceed it."""
+    told, cells, beyond = [], 0, 0
+    for data, protocol, stress in ablation_columns(scores):
+        full = scores.ablation(data, FULL, protocol=protocol, stress=stress)
+        spread = scores.ablation_spread(data, protocol, stress)
+        if full is None or spread is None:
+            continue
+        told.append(f"{shown(data)} {'warped' if stress != 'clean' else protocol} {100 * spread:.1f}")
+        found = [scores.ablation(data, name, protocol=protocol, stress=stress) for name in ALL_ABLATIONS]
+        differences = [value - full for value in found if value is not None]
+        cells += len(differences)
+        beyond += sum(abs(one) > beyond_chance(spread) for one in differences)
+    if not told:
+        return ""
+    return (
+        "R@1 of one encoder differs from seed to seed by so many points (standard deviation, pooled over a column): "
+        f"{'; '.join(told)}. Of {cells} differences from the full encoder {beyond} exceed two standard errors of "
+        "such a difference."
+    )
 
 
 def wide(scores: Scores, names: Sequence[str], methods: Sequence[tuple[str, str]], stress: str = "clean") -> Table:
