@@ -71,6 +71,11 @@ def classified(data: str, method: str, accuracy: float, scorer: str, seed: int =
     return replace(found, protocol="classification", scores={"accuracy": accuracy})
 
 
+def test_choices_are_counted_where_one_was_made() -> None:
+    rows = [rival("nsrdb", "dtw", 0.5), rival("mitdb", "dtw", 0.5), classified("GunPoint", "dtw", 0.9, "nearest")]
+    assert tables.choice_table(Scores.of(rows)).splitlines()[2:] == ["| dtw | 0 | 2 |"]
+
+
 def test_a_baseline_stands_beside_what_its_paper_reports() -> None:
     assert tables.published_table([row("nsrdb", "default", 0.5)]) == ""
     rows = [classified("OSULeaf", "dtw", 0.5, "nearest", seed) for seed in (0, 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from statistics import mean
 
@@ -108,7 +109,8 @@ def choice_table(scores: Scores) -> str:
     """On how many of its sets each baseline was better with amplitude kept, by validation inside train splits."""
     lines = []
     for method in METHODS:
-        chosen = {row.data: amplitude_of(row) for row in scores.rows if method_of(row) == method and row.scores}
+        rows = (row for row in scores.rows if method_of(row) == method and row.scores and row.protocol != PROTOCOL)
+        chosen = {row.data: amplitude_of(row) for row in rows}
         kept = [name for name, amplitude in chosen.items() if amplitude == "keep"]
         if chosen:
             lines.append([method, str(len(kept)), str(len(chosen) - len(kept))])
@@ -223,7 +225,7 @@ def ablation_table(scores: Scores) -> str:
 
 def beyond_chance(spread: float, seeds: int = len(SEEDS)) -> float:
     """Two standard errors of the difference of two means over seeds."""
-    return 2 * spread * (2 / seeds) ** 0.5
+    return 2 * spread * math.sqrt(2 / seeds)
 
 
 def ablation_noise(scores: Scores) -> str:
