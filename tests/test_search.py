@@ -256,6 +256,23 @@ def test_dtw_needs_the_values(model: GeoPatch, tmp_path: Path, gallery: Gallery)
         search(gallery, "w0", scorer="dtw")
 
 
+def test_without_windows_no_values_are_read(encoded: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = search(encoded, windows("q", 2)[4], 5)
+    assert all(hit.window is not None for hit in full)
+    read, fetch = [], encoded.fetch
+
+    def watched(ids: Any, *, with_windows: bool = True) -> Entries:
+        read.append(with_windows)
+        return fetch(ids, with_windows=with_windows)
+
+    monkeypatch.setattr(encoded, "fetch", watched)
+    bare = search(encoded, windows("q", 2)[4], 5, windows=False)
+    assert read == [False]
+    assert bare == full
+    assert all(hit.window is None for hit in bare)
+    assert bare[0].explain() is not None
+
+
 def test_an_entry_that_is_taken_out_meanwhile_is_not_missed(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
     fetch, looks = gallery.fetch, [0]
 

@@ -22,6 +22,7 @@ from geopatch.errors import GalleryError
 FILE = "gallery.sqlite"
 PAGE_BYTES = 32768  # tokens of one entry take about 4 kB: several fit into a page with little left over
 AT_ONCE = 500  # ids in one statement
+MAPPED_BYTES = 2**31 - 2**16  # as much as SQLite maps
 BUSY_MS = 10_000
 FREE_SHARE = 0.1
 PAGE_COUNTS = ("freelist_count", "page_count")
@@ -245,6 +246,8 @@ def _connect(folder: Path, read_only: bool) -> sqlite3.Connection:
         connection.close()  # a disk that cannot be written: nobody can be writing there, and nothing waits in the log
         connection = _opened(f"{place}?immutable=1")
     connection.execute("PRAGMA synchronous = FULL")
+    if read_only:  # a page is then read without a call of the system; who writes wants an error of the disk as an error
+        connection.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}")
     return connection
 
 

@@ -29,6 +29,7 @@ class Plan:
     band: float = BAND  # of dtw
     certify: bool = False
     tempos: bool = False  # the query at other tempos too; each candidate keeps its best score
+    windows: bool = True  # hits bring their values
     depth: int = field(init=False)
 
     def __post_init__(self) -> None:

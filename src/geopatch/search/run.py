@@ -41,6 +41,7 @@ def search(
     band: float = BAND,
     certify: bool = False,
     tempos: bool = False,
+    windows: bool = True,
 ) -> list[Hit]:
     """The k windows of a gallery nearest to a query, best first.
 
@@ -50,7 +51,8 @@ def search(
     or those within `guard_s` of it. Hits of one record start at least `min_gap_s` apart; there may be fewer than k.
     `band` is how far a dtw path may leave the diagonal, as a share of the longer signal. With `certify`, each hit says
     how far embeddings may drift before it leaves the top k. With `tempos`, the query is searched as it is and warped by
-    0.05 of its length to either side, and each candidate keeps its best score.
+    0.05 of its length to either side, and each candidate keeps its best score. Without `windows`, hits come without
+    their values, which then need not be read.
     """
     return search_batch(
         gallery,
@@ -67,6 +69,7 @@ def search(
         band=band,
         certify=certify,
         tempos=tempos,
+        windows=windows,
     )[0]
 
 
@@ -86,12 +89,13 @@ def search_batch(
     band: float = BAND,
     certify: bool = False,
     tempos: bool = False,
+    windows: bool = True,
 ) -> list[list[Hit]]:
     """The hits of each of several queries, encoded and scored together."""
     if isinstance(queries, (str, Signal)):
         raise ConfigError("search_batch takes a list of queries; give one query to search")
     rule = Protocol(protocol, guard_s) if isinstance(protocol, str) else protocol
-    plan = Plan(k, scorer, shortlist, as_filter(where), rule, min_gap_s, min_score, band, certify, tempos)
+    plan = Plan(k, scorer, shortlist, as_filter(where), rule, min_gap_s, min_score, band, certify, tempos, windows)
     used = model_of(gallery, model)
     return [
         found
@@ -116,7 +120,7 @@ def _searched(gallery: Searchable, queries: Sequence[Query], plan: Plan, model: 
             hits(ranking, plan, sureness(ranking, one, plan, indexed=indexed).of, encoder)
             for ranking, one in zip(rankings, near, strict=True)
         ]
-    return found if plan.needs_windows else _with_windows(gallery, found)
+    return _with_windows(gallery, found) if plan.windows and not plan.needs_windows else found
 
 
 def _with_windows(gallery: Searchable, found: list[list[Hit]]) -> list[list[Hit]]:

@@ -44,7 +44,8 @@ class Wish:
 
     def as_keywords(self) -> dict[str, Any]:
         """Those of `search`."""
-        return {name: value for name, value in vars(self).items() if name not in ("explain", "windows", "hit")}
+        told = {name: value for name, value in vars(self).items() if name not in ("explain", "hit")}
+        return {**told, "windows": self.windows or self.hit is not None}
 
 
 @dataclass(frozen=True, eq=False)
