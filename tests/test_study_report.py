@@ -18,7 +18,7 @@ from geopatch.evaluate.stress import KINDS, Stress
 from geopatch.plot.pareto import frontier
 from geopatch.study import paper, tables
 from geopatch.study.ablations import ALL_ABLATIONS
-from geopatch.study.claims import CLAIMS, HOLDS, IN_PART, NOT, PAPERS_EIGHT, UNKNOWN, claims_table, verdicts
+from geopatch.study.claims import CLAIMS, HOLDS, IN_PART, NOT, PAPERS_EIGHT, UNKNOWN, claims_table, tally, verdicts
 from geopatch.study.compare import average_ranks, bootstrap, critical_difference, difference
 from geopatch.study.cost import Cost, Growth, growths, mflop, read_cost, write_cost
 from geopatch.study.figures import draw_all
@@ -26,6 +26,9 @@ from geopatch.study.jobs import POOL_METHODS
 from geopatch.study.report import compact, main, page, write_report, write_rows
 from geopatch.study.scores import Ask, Scores, amplitude_of, method_of
 from geopatch.study.sets import POOL, ROBUSTNESS, UEA, target_of
+from geopatch.study.theory import read_stability
+
+ROOT = Path(__file__).parents[1]
 
 
 def row(
@@ -263,6 +266,12 @@ def test_a_verdict_names_the_rows_behind_it_and_no_others() -> None:
     assert "2 rows: data nstdb" in claims_table(Scores.of(behind))
 
 
+def test_verdicts_are_counted() -> None:
+    assert tally(Scores.of([])) == f"Of {len(CLAIMS)}: {len(CLAIMS)} not measured."
+    rows = [row("nstdb", "default", 1.0), row("nstdb", "paper", 0.5)]
+    assert tally(Scores.of(rows)) == f"Of {len(CLAIMS)}: 1 holds in part, {len(CLAIMS) - 1} not measured."
+
+
 def test_without_rows_every_claim_is_not_measured() -> None:
     assert {one.told for one in verdicts(Scores.of([]))} == {UNKNOWN}
 
@@ -393,3 +402,11 @@ def test_a_heatmap_writes_each_value() -> None:
 
 def test_nothing_is_drawn_without_rows(tmp_path: Path) -> None:
     assert draw_all(Scores.of([]), None, tmp_path) == []
+
+
+def test_the_page_in_the_docs_is_made_from_the_committed_rows() -> None:
+    rows, results, docs = "study.jsonl.gz", ROOT / "results", ROOT / "docs"
+    drawn = [file.stem for file in (docs / "figures").glob("*.png")]
+    cost, stability = read_cost(results / "study-cost.json"), read_stability(results / "stability.jsonl")
+    made = page(read_rows(results / rows), cost, {}, drawn, "figures", stability=stability)
+    assert made == (docs / "RESULTS.md").read_text(encoding="utf-8")

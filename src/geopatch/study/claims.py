@@ -271,6 +271,12 @@ def claims_table(scores: Scores) -> str:
     return markdown(["the paper says", "measured", "verdict", "rows behind it"], lines)
 
 
+def tally(scores: Scores) -> str:
+    """How many claims came out how."""
+    told = [verdict.told for verdict in verdicts(scores)]
+    return f"Of {len(told)}: " + ", ".join(f"{told.count(one)} {one}" for one in dict.fromkeys(sorted(told))) + "."
+
+
 def _behind(rows: Sequence[Row]) -> str:
     """Where to look in the file of rows."""
     if not rows:

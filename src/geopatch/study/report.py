@@ -20,7 +20,7 @@ from geopatch.plot.stability import FIGURES as THEORY_FIGURES
 from geopatch.stability.finding import FAILED, StabilityRow
 from geopatch.storage import atomic_file
 from geopatch.study import tables
-from geopatch.study.claims import claims_table
+from geopatch.study.claims import claims_table, tally
 from geopatch.study.cost import Cost, read_cost
 from geopatch.study.figures import draw_all
 from geopatch.study.jobs import BATCH, STEPS, WHOLE
@@ -119,6 +119,7 @@ def page(
         note,
         _data(scores),
         CLAIMS,
+        tally(scores),
         claims_table(scores),
         "## Retrieval (table a)\n\nClean queries:",
         tables.main_table(scores),
