@@ -267,9 +267,9 @@ def test_a_verdict_names_the_rows_behind_it_and_no_others() -> None:
 
 
 def test_verdicts_are_counted() -> None:
-    assert tally(Scores.of([])) == f"Of {len(CLAIMS)}: {len(CLAIMS)} not measured."
+    assert tally(Scores.of([])) == f"Of {len(CLAIMS)} claims: not measured {len(CLAIMS)}."
     rows = [row("nstdb", "default", 1.0), row("nstdb", "paper", 0.5)]
-    assert tally(Scores.of(rows)) == f"Of {len(CLAIMS)}: 1 holds in part, {len(CLAIMS) - 1} not measured."
+    assert tally(Scores.of(rows)) == f"Of {len(CLAIMS)} claims: holds in part 1, not measured {len(CLAIMS) - 1}."
 
 
 def test_without_rows_every_claim_is_not_measured() -> None:

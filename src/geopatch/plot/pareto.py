@@ -102,23 +102,25 @@ def _scatter(axes: Axes, points: Sequence[Point], name: str, colour: str, marker
 
 
 def _label(axes: Axes, points: Sequence[Point]) -> None:
-    """Names beside their points, each a little lower than the last where two would lie on each other."""
+    """Names beside their points, of marked ones below, each a little lower where two would lie on each other."""
     from matplotlib.patheffects import withStroke
 
     axes.figure.canvas.draw()  # the limits are known after it
     taken: list[tuple[float, float, float]] = []  # left, right and height of each name
     for point in sorted(points, key=lambda point: (-point.y, point.x)):
         x, y = axes.transData.transform((point.x, point.y))
-        right, place = x + LETTER * len(point.name) + 10, y
-        while any(x < end and start < right and abs(place - height) < LINE for start, end, height in taken):
+        width = LETTER * len(point.name) + 10
+        left, place = (x - width / 2, y - LINE) if point.marked else (x, y)
+        while any(left < end and start < left + width and abs(place - height) < LINE for start, end, height in taken):
             place -= LINE
-        taken.append((x, right, place))
+        taken.append((left, left + width, place))
         axes.annotate(
             point.name,
             (point.x, point.y),
-            xytext=(8, (place - y) * 0.72 - 2),
+            xytext=(0 if point.marked else 8, (place - y) * 0.72 - 2),
             textcoords="offset points",
-            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.6} if place < y else None,
+            ha="center" if point.marked else "left",
+            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.6} if place < y - LINE else None,
             fontsize=7.5,
             fontweight="bold" if point.marked else "normal",
             color=QUERY,

@@ -274,7 +274,8 @@ def claims_table(scores: Scores) -> str:
 def tally(scores: Scores) -> str:
     """How many claims came out how."""
     told = [verdict.told for verdict in verdicts(scores)]
-    return f"Of {len(told)}: " + ", ".join(f"{told.count(one)} {one}" for one in dict.fromkeys(sorted(told))) + "."
+    counts = ", ".join(f"{one} {told.count(one)}" for one in (HOLDS, IN_PART, NOT, UNKNOWN) if one in told)
+    return f"Of {len(told)} claims: {counts}."
 
 
 def _behind(rows: Sequence[Row]) -> str:
