@@ -133,7 +133,7 @@ def statements_table(rows: Sequence[StabilityRow], figures: Sequence[str], place
     lines = []
     for one in STATEMENTS:
         parts = statement_parts(one, rows)
-        drawn = [name for name in figures if one.figure and name.startswith(f"{one.figure}-")]
+        drawn = [name for name in sorted(figures) if one.figure and name.startswith(f"{one.figure}-")]
         links = "<br>".join(f"[{name}]({place}/{name}.png)" for name in drawn) or "-"
         code, tests = ("<br>".join(f"`{name}`" for name in names) for names in (one.code, one.tests))
         lines.append([one.says, code, tests, links, shown_parts(parts), f"**{verdict_on(parts)}**"])
