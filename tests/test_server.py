@@ -61,6 +61,7 @@ def plain(hits: list[dict[str, Any]]) -> list[tuple[str, float]]:
 
 def test_states_and_info(client: TestClient, gallery: Gallery) -> None:
     assert client.get("/health").json() == {"status": "up"}
+    searched(client, query={"id": "119@3s"})  # what answers has loaded the gallery
     assert client.get("/ready").status_code == 200
     told = client.get("/api/info").json()
     assert told["windows"] == len(gallery)

@@ -13,11 +13,11 @@ from statistics import mean
 from geopatch.baselines.registry import METHODS
 from geopatch.evaluate.rows import Row
 from geopatch.study.ablations import FULL
-from geopatch.study.compare import difference
-from geopatch.study.jobs import ABLATION_SETS, POOL_METHODS
+from geopatch.study.compare import beyond_chance, difference
+from geopatch.study.jobs import ABLATION_SETS, POOL_METHODS, SEEDS
 from geopatch.study.scores import R1, WARPED, Ask, Scores, method_of
 from geopatch.study.sets import POOL
-from geopatch.study.tables import PAPER_STRESS, POOL_CONTESTANTS, STRICT, beyond_chance, drops, markdown, wide
+from geopatch.study.tables import PAPER_STRESS, POOL_CONTESTANTS, STRICT, drops, markdown, wide
 
 PRESETS = ("default", "paper")
 HOLDS, IN_PART, NOT, UNKNOWN = "holds", "holds in part", "does not hold", "not measured"
@@ -154,7 +154,7 @@ def _lowers(ablations: Sequence[str], data: Sequence[str], stress: str = "clean"
 
     def check(scores: Scores, preset: str) -> Iterable[Part]:
         for name in data:
-            chance = beyond_chance(scores.ablation_spread(name, stress=stress) or 0.0)
+            chance = beyond_chance(scores.ablation_spread(name, stress=stress) or 0.0, len(SEEDS))
             for ablation in ablations:
                 full, less = (scores.ablation(name, method, stress=stress) for method in (preset, ablation))
                 if full is not None and less is not None:

@@ -77,3 +77,8 @@ def critical_difference(methods: int, sets: int, level: float = 0.05) -> float:
         raise DataError(f"ranks need two methods and one set at least, got {methods} and {sets}")
     quantile = float(studentized_range.ppf(1 - level, methods, math.inf)) / math.sqrt(2)
     return quantile * math.sqrt(methods * (methods + 1) / (6 * sets))
+
+
+def beyond_chance(spread: float, seeds: int) -> float:
+    """Two standard errors of the difference of two means over so many seeds, which differ by `spread`."""
+    return 2 * spread * math.sqrt(2 / seeds)

@@ -182,7 +182,7 @@ def _watch(todo: Sequence[Job], place: Place, tell: Tell) -> None:
 
 def _start(place: Place, name: str) -> subprocess.Popen[bytes]:
     arguments = ["--folder", place.folder, "--packs", place.packs, "--jobs", place.folder / OPEN]
-    arguments += ["--device", place.device, "--worker", name]
+    arguments += ["--device", place.device, "--worker", name, "--parent", os.getpid()]
     arguments += [] if place.stop_at is None else ["--stop-at", place.stop_at]
     command = [sys.executable, "-m", "geopatch.study.run", *(str(argument) for argument in arguments)]
     return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
@@ -258,6 +258,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="begin no job after so many")
     parser.add_argument("--retry", action="store_true", help="do again what failed")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--stop-at", type=float, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
@@ -268,8 +269,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     place = Place(asked.folder, asked.packs, usable_device(asked.device), asked.workers, stop_at)
     todo = [job for job in read_jobs(asked.jobs) if job.needs in asked.needs and job.part in asked.part]
     if asked.worker is not None:
-        parent = os.getppid()  # another one later: the study was killed, and what is started next does this work
-        work(todo, place, asked.worker, wanted=lambda: os.getppid() == parent)
+        # another parent: the study was killed, maybe before this worker came so far, and the next one does this work
+        work(todo, place, asked.worker, wanted=lambda: os.getppid() == asked.parent)
         return
     rest = run(todo, place, retry=asked.retry, tell=lambda line: print(line, file=sys.stderr, flush=True))
     print(f"{rest} jobs left" + ("; give the same command again to go on" if rest else ""), file=sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from statistics import mean
 
@@ -13,7 +12,7 @@ from geopatch.scoring import SCORERS
 from geopatch.study import paper
 from geopatch.study.ablations import ALL_ABLATIONS, FULL
 from geopatch.study.classification import ACCURACY, LINEAR, NEAREST, PROTOCOL
-from geopatch.study.compare import Table, average_ranks, critical_difference, difference
+from geopatch.study.compare import Table, average_ranks, beyond_chance, critical_difference, difference
 from geopatch.study.jobs import ABLATION_SETS, POOL_METHODS, SEEDS, WITHOUT_CHANCE, ablation_target
 from geopatch.study.published import PUBLISHED, Published
 from geopatch.study.scores import CLASS_R1, MAP, R1, WARPED, Ask, Scores, amplitude_of, method_of
@@ -223,11 +222,6 @@ def ablation_table(scores: Scores) -> str:
     return markdown(["R@1 / mAP", *heads, "failed"], lines)
 
 
-def beyond_chance(spread: float, seeds: int = len(SEEDS)) -> float:
-    """Two standard errors of the difference of two means over seeds."""
-    return 2 * spread * math.sqrt(2 / seeds)
-
-
 def ablation_noise(scores: Scores) -> str:
     """How much of the ablations may be chance: the spread from seed to seed, and how many differences exceed it."""
     told, cells, beyond = [], 0, 0
@@ -240,7 +234,7 @@ def ablation_noise(scores: Scores) -> str:
         found = [scores.ablation(data, name, protocol=protocol, stress=stress) for name in ALL_ABLATIONS]
         differences = [value - full for value in found if value is not None]
         cells += len(differences)
-        beyond += sum(abs(one) > beyond_chance(spread) for one in differences)
+        beyond += sum(abs(one) > beyond_chance(spread, len(SEEDS)) for one in differences)
     if not told:
         return ""
     return (
