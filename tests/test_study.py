@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from errno import ENOSPC
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import Any
@@ -23,7 +24,7 @@ from geopatch.baselines.registry import NETWORKS
 from geopatch.data.collection import Collection
 from geopatch.data.recording import WindowSet
 from geopatch.data.split import WindowSplit
-from geopatch.errors import ConfigError, DataError
+from geopatch.errors import ConfigError, DataError, GeoPatchError
 from geopatch.evaluate.rows import Row
 from geopatch.model import PRESETS
 from geopatch.signal import Signal
@@ -32,7 +33,7 @@ from geopatch.study import pack as pack_module
 from geopatch.study import run as run_module
 from geopatch.study.ablations import ABLATIONS, ALL_ABLATIONS, ENCODERS, UNDONE, setting
 from geopatch.study.jobs import CHOOSE, CLASSIFY, MEASURE, PARTS, QUICK, WHOLE, Job, Scope, jobs, read_jobs, write_jobs
-from geopatch.study.journal import Entry, Journal, failure, left, merged
+from geopatch.study.journal import Entry, Journal, Spent, failure, left, merged
 from geopatch.study.measure import measured
 from geopatch.study.pack import by_class, needs_packing, read_pack, read_train, write_pack, write_packs
 from geopatch.study.published import PUBLISHED
@@ -416,6 +417,26 @@ def test_the_pool_is_every_set_with_30_training_windows_of_at_most_1500_samples(
         if count >= 30 and length <= 1500:
             found.add(path.stem)
     assert found == set(POOL)
+
+
+def test_a_stretch_that_was_cut_off_is_left_out(place: Place) -> None:
+    place.journal.open()
+    assert place.journal.spent() == []
+    whole = Spent("cpu", 2, 7, 1.5)
+    place.journal.write_spent(whole)
+    with (place.folder / "spent.jsonl").open("a") as file:
+        file.write('{"device": "cp')
+    assert place.journal.spent() == [whole]
+
+
+def test_a_full_disk_is_one_line(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int) -> None:
+        raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+    place.journal.open()
+    monkeypatch.setattr("geopatch.study.journal.os.fsync", full)
+    with pytest.raises(GeoPatchError, match=r"cannot write .*: No space left on device; what was done is kept"):
+        place.journal.write("worker-0", Entry(CHOICE.key, ()))
 
 
 def test_a_worker_whose_study_is_gone_takes_no_more(place: Place) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -57,22 +58,32 @@ class Journal:
 
     def open(self) -> None:
         """Make the folders, and forget the claims of workers that are no more."""
-        try:
+        with self.writing():
             for place in (self.rows, self.claims, self.choices):
                 place.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise GeoPatchError(f"cannot write {self.folder}: {error.strerror}; give another folder") from error
         for claim in self.claims.iterdir():
             claim.unlink()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """What the disk refuses is told in one line."""
+        try:
+            yield
+        except FileExistsError:
+            raise
+        except OSError as error:
+            told = (
+                f"cannot write {self.folder}: {error.strerror}; what was done is kept: mend that or give another folder"
+            )
+            raise GeoPatchError(told) from error
 
     def claim(self, job: Job, worker: str) -> bool:
         """Take a job; only one worker can."""
         try:
-            place = os.open(self.claims / job.key, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+            with self.writing(), (self.claims / job.key).open("x", encoding="utf-8") as file:
+                file.write(worker)
         except FileExistsError:
             return False
-        with os.fdopen(place, "w", encoding="utf-8") as file:
-            file.write(worker)
         return True
 
     def claimed_by(self, worker: str) -> list[str]:
@@ -83,7 +94,7 @@ class Journal:
         told |= {"stability": [row.as_dict() for row in entry.stability]} if entry.stability else {}
         path = self.rows / f"{worker}.jsonl"
         cut = path.is_file() and path.read_bytes()[-1:] not in (b"", b"\n")
-        with path.open("a", encoding="utf-8") as file:
+        with self.writing(), path.open("a", encoding="utf-8") as file:
             file.write(("\n" if cut else "") + json.dumps(told) + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -98,14 +109,17 @@ class Journal:
         return found
 
     def write_spent(self, spent: Spent) -> None:
-        with self._spent.open("a", encoding="utf-8") as file:
+        with self.writing(), self._spent.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(spent)) + "\n")
 
     def spent(self) -> list[Spent]:
-        """Every stretch of it."""
-        if not self._spent.is_file():
-            return []
-        return [Spent(**json.loads(line)) for line in self._spent.read_text(encoding="utf-8").splitlines()]
+        """Every stretch of it; a line that a kill cut off is not there."""
+        lines = self._spent.read_text(encoding="utf-8").splitlines() if self._spent.is_file() else []
+        found = []
+        for line in lines:
+            with suppress(json.JSONDecodeError, TypeError):
+                found.append(Spent(**json.loads(line)))
+        return found
 
     @property
     def _spent(self) -> Path:

@@ -136,7 +136,7 @@ def done(job: Job, place: Place) -> Entry:
     except Exception as error:
         if job.aim == CHOOSE:
             failed.touch()
-        with (place.folder / "failures.log").open("a", encoding="utf-8") as log:
+        with place.journal.writing(), (place.folder / "failures.log").open("a", encoding="utf-8") as log:
             log.write(f"{job.key}\n{traceback.format_exc()}\n")
         return failure(job, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
