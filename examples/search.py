@@ -6,7 +6,7 @@ import numpy as np
 
 from geopatch import GeoPatch, TrainConfig
 from geopatch.data.sample import basic_motions
-from geopatch.evaluate import warped
+from geopatch.warp import warped
 
 train, test = basic_motions()
 model = GeoPatch(train=TrainConfig(min_steps=60, max_steps=60), progress=True).fit(train.signals, train.labels)

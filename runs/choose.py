@@ -20,12 +20,12 @@ from typing import Any
 
 from side_by_side import add_flags, side_by_side
 
-from geopatch.baselines.choice import FOLDS, folds
 from geopatch.data import load_split
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Row, append_rows, evaluate, read_rows, train
 from geopatch.model import PRESETS
 from geopatch.train import TrainConfig
+from geopatch_lab.baselines.choice import FOLDS, folds
 
 
 @dataclass(frozen=True)

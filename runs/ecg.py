@@ -22,11 +22,11 @@ from geopatch.data.cache import Cache
 from geopatch.data.collection import Collection
 from geopatch.errors import ConfigError
 from geopatch.estimator import GeoPatch
-from geopatch.evaluate import Protocol, Row, append_rows, evaluate, train
-from geopatch.evaluate.protocol import MEANING
+from geopatch.evaluate import Row, append_rows, evaluate, train
 from geopatch.evaluate.retrieval import Trained
 from geopatch.evaluate.task import check_sense, thinned
 from geopatch.model import PRESETS
+from geopatch.protocol import MEANING, Protocol
 
 SCORERS = ("cosine", "maxsim", "fused", "bridge")
 TRAIN_PER_RECORD, TEST_PER_RECORD = 600, 200

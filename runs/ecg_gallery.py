@@ -33,16 +33,16 @@ from geopatch.data.collection import Collection
 from geopatch.engines import about_model
 from geopatch.engines.entry import Entries, entries_from
 from geopatch.estimator import GeoPatch
-from geopatch.evaluate.protocol import Protocol
 from geopatch.evaluate.rows import versions
-from geopatch.evaluate.stress import warped
 from geopatch.gallery import Gallery
+from geopatch.protocol import Protocol
 from geopatch.search.candidates import shortlists
 from geopatch.search.plan import Plan
 from geopatch.search.query import ask
 from geopatch.search.ranking import rank
 from geopatch.search.tempo import as_it_is, at_tempos
 from geopatch.signal import Signal
+from geopatch.warp import warped
 
 SCORERS = ("cosine", "maxsim", "fused", "dtw")
 PROTOCOLS = ("standard", "strict-nonoverlap", "strict-cross-record")

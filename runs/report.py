@@ -7,9 +7,10 @@ from pathlib import Path
 
 from geopatch import plot
 from geopatch.data.recording import TARGETS
-from geopatch.evaluate.protocol import MEANING
-from geopatch.evaluate.report import class_table, method_table, provenance, results_page, scorer_table
 from geopatch.evaluate.rows import Row, Summary, read_rows
+from geopatch.protocol import MEANING
+from geopatch_lab.plot import noise_curve
+from geopatch_lab.score_tables import class_table, method_table, provenance, results_page, scorer_table
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -121,7 +122,7 @@ def target_and_protocol(line: Summary) -> str:
 def noise_figure(rows: Sequence[Row]) -> None:
     by_snr = {float(snr): of(rows, data=f"nstdb, {snr} dB") for snr in SNR_DB}
     title = "A patient under noise, looked for among clean windows of 24 (dashed: no noise; bands: seeds)"
-    plot.save_all(plot.noise_curve(by_snr, of(rows, data="nstdb, no noise"), title), DOCS / "nstdb")
+    plot.save_all(noise_curve(by_snr, of(rows, data="nstdb, no noise"), title), DOCS / "nstdb")
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from side_by_side import add_flags, side_by_side
 
-from geopatch.baselines import make
-from geopatch.baselines.method import AMPLITUDES
 from geopatch.data.cache import Cache
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import append_rows, evaluate, train
-from geopatch.evaluate.rival import evaluate_rival, train_rival
+from geopatch_lab.baselines import make
+from geopatch_lab.baselines.method import AMPLITUDES
+from geopatch_lab.rival import evaluate_rival, train_rival
 
 SCORERS = ("cosine", "maxsim", "fused", "bridge")
 

@@ -10,21 +10,21 @@ case "${1:?expected prepare, gpu, cpu, stability or report}" in
     geopatch reproduce --prepare --out study
     ;;
   gpu)  # on the GPU machine; the theorems are among its jobs
-    PYTHONPATH=src python3 -m geopatch.study.run --folder study/gpu --packs cache/study --jobs study/jobs.jsonl \
+    PYTHONPATH=src python3 -m geopatch_lab.study.run --folder study/gpu --packs cache/study --jobs study/jobs.jsonl \
       --needs torch --device cuda --workers "${WORKERS:-14}" ${MINUTES:+--minutes "$MINUTES"}
     ;;
   cpu)
-    python -m geopatch.study.run --folder study/cpu --packs cache/study --jobs study/jobs.jsonl \
+    python -m geopatch_lab.study.run --folder study/cpu --packs cache/study --jobs study/jobs.jsonl \
       --needs aeon --device cpu --workers "${WORKERS:-2}" ${MINUTES:+--minutes "$MINUTES"}
     ;;
   stability)  # the theorems alone, on whatever this machine has
-    PYTHONPATH=src python3 -m geopatch.study.run --folder study/stability --packs cache/study --jobs study/jobs.jsonl \
+    PYTHONPATH=src python3 -m geopatch_lab.study.run --folder study/stability --packs cache/study --jobs study/jobs.jsonl \
       --part stability --device auto --workers "${WORKERS:-2}" ${MINUTES:+--minutes "$MINUTES"}
     ;;
   report)  # costs are measured here; docs/RESULTS.md is made from the committed rows alone
     geopatch reproduce --part complexity --merge study/gpu --merge study/cpu --out study
     cp study/study.jsonl.gz study/study-cost.json study/stability.jsonl results/
-    python -m geopatch.study.report --rows results/study.jsonl.gz --cost results/study-cost.json \
+    python -m geopatch_lab.study.report --rows results/study.jsonl.gz --cost results/study-cost.json \
       --stability results/stability.jsonl --page docs/RESULTS.md
     ;;
   *)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.evaluate.protocol import Places
+from geopatch.protocol import Places
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

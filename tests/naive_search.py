@@ -9,7 +9,7 @@ import naive
 import numpy as np
 
 from geopatch.engines import About, Entries, Widths
-from geopatch.evaluate.protocol import Places
+from geopatch.protocol import Places
 from geopatch.scoring import SHARPNESS
 from geopatch.signal import Signal
 

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from geopatch.baselines import METHODS, Method, better_amplitude, make
-from geopatch.baselines import choice as choice_module
-from geopatch.baselines.choice import folds, recall_at_1
-from geopatch.baselines.method import Embedder, Scale, resampled
-from geopatch.baselines.registry import NETWORKS, SELF_SUPERVISED
 from geopatch.data import Collection
 from geopatch.data.sample import basic_motions
 from geopatch.errors import ConfigError, GeoPatchError, MissingExtraError, SignalError
 from geopatch.patches import stack
 from geopatch.signal import Signal
 from geopatch.train import TrainConfig
+from geopatch_lab.baselines import METHODS, Method, better_amplitude, make
+from geopatch_lab.baselines import choice as choice_module
+from geopatch_lab.baselines.choice import folds, recall_at_1
+from geopatch_lab.baselines.method import Embedder, Scale, resampled
+from geopatch_lab.baselines.registry import NETWORKS, SELF_SUPERVISED
 
 FEW = TrainConfig(min_steps=2, max_steps=2, batch_size=8, precision="float32")
 SUPERVISED = [name for name in METHODS if name.endswith("ridge") or name in set(NETWORKS) - set(SELF_SUPERVISED)]
@@ -158,7 +158,7 @@ def test_learned_methods_and_minirocket_need_only_torch_and_numpy() -> None:
 import sys
 sys.modules.update(dict.fromkeys({absent}))
 import numpy as np
-from geopatch.baselines import make
+from geopatch_lab.baselines import make
 from geopatch.signal import Signal
 signals = [Signal.from_array(np.random.default_rng(n).normal(size=20), id=str(n)) for n in range(4)]
 method = make("minirocket-ridge")

@@ -11,12 +11,12 @@ from aeon.transformations.collection.convolution_based import MiniRocket as Aeon
 from aeon.transformations.collection.feature_based import Catch22 as AeonCatch22
 from sklearn.linear_model import RidgeClassifierCV
 
-from geopatch.baselines.classical import Catch22, Euclidean, aeon
-from geopatch.baselines.method import unit
-from geopatch.baselines.minirocket import KERNELS, MiniRocket, dilations_for, kernels, quantiles
-from geopatch.baselines.ridge import STRENGTHS, Ridge
-from geopatch.baselines.rocket import MultiRocketHydraRidge, class_vectors
 from geopatch.signal import Signal
+from geopatch_lab.baselines.classical import Catch22, Euclidean, aeon
+from geopatch_lab.baselines.method import unit
+from geopatch_lab.baselines.minirocket import KERNELS, MiniRocket, dilations_for, kernels, quantiles
+from geopatch_lab.baselines.ridge import STRENGTHS, Ridge
+from geopatch_lab.baselines.rocket import MultiRocketHydraRidge, class_vectors
 
 Series = npt.NDArray[np.float64]
 

@@ -9,11 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geopatch.baselines import dtw
-from geopatch.baselines.classical import aeon
-from geopatch.baselines.dtw import DTW, dtw_distances
 from geopatch.errors import ConfigError
 from geopatch.signal import Signal
+from geopatch_lab.baselines import dtw
+from geopatch_lab.baselines.classical import aeon
+from geopatch_lab.baselines.dtw import DTW, dtw_distances
 
 Series = npt.NDArray[np.float32]
 

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from geopatch.baselines import make
-from geopatch.baselines.invconvnet import KINDS, InvariantConvolution
-from geopatch.baselines.layers import Norm, SameConv, halved, max_over_time, mean_over_time
-from geopatch.baselines.learned import Learned, Network, Supervised
-from geopatch.baselines.patchtst import PATCH, STRIDE, overlapping, patch_count
-from geopatch.baselines.registry import NETWORKS, SELF_SUPERVISED
-from geopatch.baselines.transformer import averaged
-from geopatch.baselines.ts2vec import HierarchicalContrast, contrast, draw_crops, hierarchical_loss, taken
-from geopatch.baselines.tstcc import TemporalContextual, agreement, segment_order
 from geopatch.errors import SignalError
 from geopatch.patches import WindowBatch, stack
 from geopatch.signal import Signal
 from geopatch.train import TrainConfig
 from geopatch.train.objective import Trainable
+from geopatch_lab.baselines import make
+from geopatch_lab.baselines.invconvnet import KINDS, InvariantConvolution
+from geopatch_lab.baselines.layers import Norm, SameConv, halved, max_over_time, mean_over_time
+from geopatch_lab.baselines.learned import Learned, Network, Supervised
+from geopatch_lab.baselines.patchtst import PATCH, STRIDE, overlapping, patch_count
+from geopatch_lab.baselines.registry import NETWORKS, SELF_SUPERVISED
+from geopatch_lab.baselines.transformer import averaged
+from geopatch_lab.baselines.ts2vec import HierarchicalContrast, contrast, draw_crops, hierarchical_loss, taken
+from geopatch_lab.baselines.tstcc import TemporalContextual, agreement, segment_order
 
 FEW = TrainConfig(min_steps=2, max_steps=2, batch_size=4, precision="float32")
 
@@ -107,7 +107,7 @@ def test_both_precisions_and_a_single_channel_train(name: str) -> None:
 
 def test_the_budget_is_geopatchs_whatever_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[int, ...]] = []
-    monkeypatch.setattr("geopatch.baselines.learned.Stepper.step", lambda _self, index, _n: sizes.append(index.shape))
+    monkeypatch.setattr("geopatch_lab.baselines.learned.Stepper.step", lambda _, index, _n: sizes.append(index.shape))
     train = TrainConfig(epochs=1, min_steps=3, max_steps=9, batch_size=16)
     signals = walks((12,) * 40)
     for name, batch in (("ts-resnet", 16), ("ts-tcc", 16), ("ts2vec", 8)):
@@ -121,7 +121,7 @@ def test_the_step_of_least_validation_loss_is_kept(monkeypatch: pytest.MonkeyPat
     losses = iter([3.0, 1.0, 2.0])
     monkeypatch.setattr("geopatch.train.validation.Validation._loss", lambda _self: next(losses))
     kept: list[int] = []
-    monkeypatch.setattr("geopatch.baselines.learned.Validation.keep", lambda self: kept.append(self.step))
+    monkeypatch.setattr("geopatch_lab.baselines.learned.Validation.keep", lambda self: kept.append(self.step))
     train = TrainConfig(min_steps=3, max_steps=3, batch_size=4, validation=0.5)
     make("invconvnet", train=train).fit(walks((12,) * 8), ["a", "b"] * 4, 0)
     assert kept == [2]

@@ -9,9 +9,9 @@ import pytest
 
 from geopatch.cli import main
 from geopatch.evaluate.rows import read_rows
-from geopatch.stability import StabilityRow
-from geopatch.study.jobs import QUICK, Job, jobs, read_jobs
-from geopatch.study.theory import read_stability
+from geopatch_lab.stability import StabilityRow
+from geopatch_lab.study.jobs import QUICK, Job, jobs, read_jobs
+from geopatch_lab.study.theory import read_stability
 
 FEW = ("default", "no-gate", "euclidean", "minirocket")
 
@@ -22,7 +22,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GEOPATCH_DATA", raising=False)
     monkeypatch.setattr(
-        "geopatch.cli.reproduce.jobs", lambda *told, **named: [job for job in jobs(*told, **named) if job.method in FEW]
+        "geopatch_lab.cli.reproduce.jobs", lambda *args, **kw: [job for job in jobs(*args, **kw) if job.method in FEW]
     )
     return tmp_path
 
@@ -78,8 +78,8 @@ def test_mistakes_are_one_line(here: Path, capsys: pytest.CaptureFixture[str], a
 def test_without_aeon_its_methods_are_left_out(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("geopatch.cli.reproduce.find_spec", lambda name: None)
-    monkeypatch.setattr("geopatch.cli.reproduce.QUICK", replace(QUICK, main=("BasicMotions",)))
+    monkeypatch.setattr("geopatch_lab.cli.reproduce.find_spec", lambda name: None)
+    monkeypatch.setattr("geopatch_lab.cli.reproduce.QUICK", replace(QUICK, main=("BasicMotions",)))
     main(["reproduce", "--quick", "--prepare"])
     assert "aeon is not installed" in capsys.readouterr().err
     assert all(job.needs == "torch" for job in read_jobs(here / "study" / "jobs.jsonl"))
@@ -88,7 +88,7 @@ def test_without_aeon_its_methods_are_left_out(
 def test_costs_alone_leave_the_jobs_and_rows_as_they_are(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     main(["reproduce", "--quick", "--steps=1", "--workers=1", "--device=cpu", "--part=main"])
     before = (here / "study" / "jobs.jsonl").read_text()
-    monkeypatch.setattr("geopatch.cli.reproduce.growths", lambda repeats, scale: ())
+    monkeypatch.setattr("geopatch_lab.cli.reproduce.growths", lambda repeats, scale: ())
     main(["reproduce", "--quick", "--steps=1", "--part=complexity", "--out=other", "--merge=study"])
     assert (here / "study" / "jobs.jsonl").read_text() == before
     assert read_rows(here / "other" / "study.jsonl.gz") == read_rows(here / "study" / "study.jsonl.gz")
@@ -108,7 +108,7 @@ def test_theorems_are_a_part_with_rows_of_their_own(
         asked.append(job)
         return [made]
 
-    monkeypatch.setattr("geopatch.study.run.findings", find)
+    monkeypatch.setattr("geopatch_lab.study.run.findings", find)
     told = ["reproduce", "--quick", "--steps=3", "--part=stability", "--workers=1", "--device=cpu"]
     main(told)
     assert "1 rows, 0 failed runs, 0 figures" in capsys.readouterr().out

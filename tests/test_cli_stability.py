@@ -16,11 +16,11 @@ from geopatch.errors import ConfigError, DataError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Trained
 from geopatch.model import ModelConfig
-from geopatch.plot.stability import bound_figure, drift_figure, margin_figure, preference_figure
 from geopatch.signal import Signal
-from geopatch.stability import Finding, Size, StabilityRow, append_stability, measure_stability, read_stability
-from geopatch.stability.finding import of_topic, spread_of
 from geopatch.train import TrainConfig
+from geopatch_lab.plot.stability import bound_figure, drift_figure, margin_figure, preference_figure
+from geopatch_lab.stability import Finding, Size, StabilityRow, append_stability, measure_stability, read_stability
+from geopatch_lab.stability.finding import of_topic, spread_of
 
 MODEL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
 TRAIN = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=4)
@@ -132,7 +132,7 @@ Run = Callable[..., tuple[int, str, str]]
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("geopatch.cli.stability.QUICK", TINY)
+    monkeypatch.setattr("geopatch_lab.cli.stability.QUICK", TINY)
 
     def call(*arguments: str) -> tuple[int, str, str]:
         code = 0

@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 
 import geopatch
+import geopatch_lab
 
 ROOT = Path(geopatch.__file__).parent
-SOURCES = sorted(ROOT.rglob("*.py"))
+LAB = Path(geopatch_lab.__file__).parent
+PACKAGES = [path.parent for root in (ROOT, LAB) for path in sorted(root.glob("*/__init__.py"))]
+SOURCES = sorted([*ROOT.rglob("*.py"), *LAB.rglob("*.py")])
 
 # The reading order: a module may import only from those that stand before it.
 ORDER = (
@@ -23,6 +26,8 @@ ORDER = (
     "errors",
     "storage",
     "signal",
+    "warp",
+    "protocol",
     "scaffold",
     "clock",
     "geometry",
@@ -34,19 +39,19 @@ ORDER = (
     "encoding",
     "estimator",
     "data",
-    "baselines",
     "evaluate",
     "engines",
     "search",
     "gallery",
-    "stability",
     "plot",
     "server",
     "demo",
-    "study",
     "cli",
     "__main__",
 )
+# That of the laboratory, which may import from every module of the product, and no module of the product from it.
+LAB_ORDER = ("baselines", "rival", "score_tables", "stability", "plot", "study", "cli")
+ORDERS = {"geopatch": ORDER, "geopatch_lab": LAB_ORDER}
 MAX_LINES = 320
 VAGUE = {"utils", "common", "helpers", "misc", "base", "manager"}
 PICKLERS = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "shelve", "joblib.dump", "joblib.load"}
@@ -110,15 +115,18 @@ def shown(path: Path, line: int) -> str:
 
 def wrong_direction(importer: str, imported: str) -> str | None:
     """Why `importer` may not import `imported`, both full names; None where it may."""
-    parts = imported.split(".")
-    if parts[0] != "geopatch" or importer == "geopatch":
+    package, *rest = imported.split(".")
+    home, *own_parts = importer.split(".")
+    if package not in ORDERS or not own_parts:
         return None
-    own, other = importer.split(".")[1], parts[1] if len(parts) > 1 else ""
-    if other not in ORDER:
-        return "import from the module that defines it, not from the package `geopatch`"
-    if own == other or ORDER.index(other) < ORDER.index(own):
+    if package != home:
+        return None if home == "geopatch_lab" else "the product never imports the laboratory"
+    order, own, other = ORDERS[package], own_parts[0], rest[0] if rest else ""
+    if other not in order:
+        return f"import from the module that defines it, not from the package `{package}`"
+    if own == other or order.index(other) < order.index(own):
         return None
-    return f"`{own}` may import only from what stands before it in ORDER, and `{other}` stands after it"
+    return f"`{own}` may import only from what stands before it in its order, and `{other}` stands after it"
 
 
 def owner(name: str, modules: set[str]) -> str:
@@ -149,8 +157,8 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_top_level_module_has_its_place() -> None:
-    found = {Path(path.relative_to(ROOT).parts[0]).stem for path in SOURCES}
-    strangers = found - {"__init__", *ORDER}
+    modules = [module_name(path).split(".") for path in SOURCES]
+    strangers = {parts[1] for parts in modules if len(parts) > 1 and parts[1] not in ORDERS[parts[0]]}
     assert not strangers, f"{sorted(strangers)}: give each its place in ORDER (tests/test_imports.py)"
 
 
@@ -164,7 +172,7 @@ def test_imports_point_upwards() -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-@pytest.mark.parametrize("package", [path.parent for path in sorted(ROOT.glob("*/__init__.py"))], ids=lambda p: p.name)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: f"{path.parent.name}.{path.name}")
 def test_packages_have_no_import_cycle(package: Path) -> None:
     paths = {module_name(path): path for path in package.rglob("*.py")}
     graph = {
@@ -184,7 +192,7 @@ def test_files_stay_short() -> None:
 
 
 def test_names_say_what_a_module_holds() -> None:
-    vague = [shown(path, 1) for path in SOURCES if VAGUE & set(path.relative_to(ROOT).with_suffix("").parts)]
+    vague = [shown(path, 1) for path in SOURCES if VAGUE & set(module_name(path).split("."))]
     assert not vague, f"name these by what they hold: {vague}"
 
 
@@ -221,6 +229,9 @@ def test_training_needs_only_torch_numpy_and_safetensors() -> None:
         ("geopatch.data.archive", "geopatch.Signal", False),
         ("geopatch.data.archive", "numpy.array", True),
         ("geopatch", "geopatch.cli.main", True),
+        ("geopatch_lab.study.run", "geopatch.cli.main", True),
+        ("geopatch_lab.baselines.dtw", "geopatch_lab.study.run", False),
+        ("geopatch.cli.app", "geopatch_lab.cli.reproduce", False),
     ],
 )
 def test_the_rule_itself(importer: str, imported: str, allowed: bool) -> None:

@@ -13,8 +13,9 @@ import pytest
 from geopatch import plot
 from geopatch.errors import DataError, GeoPatchError, MissingExtraError
 from geopatch.evaluate.rows import Row
-from geopatch.evaluate.stress import STRESSES, curve, warped
+from geopatch.evaluate.stress import STRESSES, curve
 from geopatch.signal import Signal
+from geopatch.warp import warped
 
 QUERY = Signal.from_array(np.sin(np.linspace(0, 9, 50)), id="query", rate_hz=10.0, channels=("lead",))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from geopatch.errors import ConfigError
 from geopatch.evaluate import protocol
-from geopatch.evaluate.protocol import MEANING, Places, Protocol, places
+from geopatch.protocol import MEANING, Places, Protocol, places
 from geopatch.signal import Signal
 
 RECORDING = Signal.from_array(np.arange(100.0), id="r", rate_hz=10.0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from geopatch.evaluate.report import class_table, method_table, results_page, scorer_table
 from geopatch.evaluate.rows import Row
+from geopatch_lab.score_tables import class_table, method_table, results_page, scorer_table
 
 ROW = Row(
     data="Leaf_TEST",

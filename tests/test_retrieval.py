@@ -14,14 +14,15 @@ from geopatch.data.collection import Collection
 from geopatch.errors import ConfigError, SignalError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import retrieval
-from geopatch.evaluate.protocol import Protocol, places
 from geopatch.evaluate.retrieval import Encoded, Trained, evaluate, score, train
 from geopatch.evaluate.rows import Row, config_digest
-from geopatch.evaluate.stress import Stress, curve, default_stresses, warped
+from geopatch.evaluate.stress import Stress, curve, default_stresses
 from geopatch.model import ModelConfig
+from geopatch.protocol import Protocol, places
 from geopatch.scoring import SCORERS
 from geopatch.signal import Signal
 from geopatch.train import TrainConfig
+from geopatch.warp import warped
 
 MODEL = ModelConfig(patch_length=4, max_patches=6, width=16, embedding=8, layers=1, heads=1)
 RECALLS = ("recall@1", "recall@5", "recall@10")

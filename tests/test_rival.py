@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from geopatch.baselines import make
 from geopatch.data.collection import Collection
 from geopatch.errors import ConfigError
-from geopatch.evaluate.protocol import Protocol
-from geopatch.evaluate.rival import Rival, evaluate_rival, train_rival
+from geopatch.protocol import Protocol
 from geopatch.signal import Signal
+from geopatch_lab.baselines import make
+from geopatch_lab.rival import Rival, evaluate_rival, train_rival
 
 
 def steps(count: int = 8) -> Collection:

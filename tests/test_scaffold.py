@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from geopatch.evaluate.stress import warped
 from geopatch.geometry import motion
 from geopatch.patches import PatchBatch, PatchConfig, patchify, stack
 from geopatch.scaffold import Scaffold, adaptive_scaffold, fixed_scaffold, random_scaffold
 from geopatch.signal import Signal
+from geopatch.warp import warped
 
 LENGTHS = torch.tensor([1, 2, 5, 16, 17, 31, 40, 100, 255])
 STRIDES = [None, 1, 5, 8, 16, 40, 200]

@@ -18,9 +18,9 @@ from naive_search import ABOUT, entries_of
 from geopatch.engines import Entries, Info
 from geopatch.errors import ConfigError, GalleryError, GeoPatchError, SignalError
 from geopatch.estimator import GeoPatch
-from geopatch.evaluate.protocol import MEANING, Protocol
 from geopatch.gallery import Gallery
 from geopatch.model import ModelConfig
+from geopatch.protocol import MEANING, Protocol
 from geopatch.search import Hit, Span, search, search_batch
 from geopatch.search.certificate import token_certificate
 from geopatch.search.dtw import BAND, WEIGHT, scaled

@@ -165,7 +165,7 @@ def with_header(shape: str, kind: str = "<f4", data: bytes = b"") -> bytes:
         ("r.hea", b"\xff\xfe\0", "no WFDB header"),
     ],
 )
-def test_malformed_uploads_are_told_in_one_line(name: str, data: bytes, line: str) -> None:
+def test_malformed_uploads_are_one_line_errors(name: str, data: bytes, line: str) -> None:
     with pytest.raises(GeoPatchError, match=line):
         read(name, data)
     assert not Path("/tmp/geopatch-was-run").exists()

@@ -11,7 +11,7 @@ from geopatch.errors import SignalError
 from geopatch.geometry import affine_residual, local_residual
 from geopatch.patches import PatchConfig
 from geopatch.signal import Signal
-from geopatch.stability import affine, affine_findings
+from geopatch_lab.stability import affine, affine_findings
 
 
 def test_no_gauge_changes_what_is_left() -> None:

@@ -13,8 +13,8 @@ from geopatch.errors import ConfigError, SignalError
 from geopatch.model.encoder import Encoder, ModelConfig
 from geopatch.patches import stack
 from geopatch.signal import Signal
-from geopatch.stability.bound import CONSTANTS, LEVELS, bound_sweep, displacements, measured_set, noise, tightness
-from geopatch.stability.lipschitz import Pathway, jacobians, norms, pathway, steepness
+from geopatch_lab.stability.bound import CONSTANTS, LEVELS, bound_sweep, displacements, measured_set, noise, tightness
+from geopatch_lab.stability.lipschitz import Pathway, jacobians, norms, pathway, steepness
 
 SMALL = ModelConfig(channels=2, patch_length=8, max_patches=5, width=16, embedding=8, layers=1, heads=1)
 SIZES = {"B": 6, "K": 4, "G": 3, "d": 5, "D": 7}

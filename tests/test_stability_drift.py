@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from geopatch.errors import ConfigError, SignalError
-from geopatch.evaluate.stress import warped
 from geopatch.model.encoder import Encoder, ModelConfig
 from geopatch.patches import stack
 from geopatch.signal import Signal
-from geopatch.stability.drift import Drift, drift, drift_curves, family, gained, noisy, recut
+from geopatch.warp import warped
+from geopatch_lab.stability.drift import Drift, drift, drift_curves, family, gained, noisy, recut
 
 SMALL = ModelConfig(channels=2, patch_length=8, max_patches=5, width=16, embedding=8, layers=1, heads=1)
 CONFIGS = {

@@ -8,7 +8,7 @@ import pytest
 
 from geopatch.errors import ConfigError, SignalError
 from geopatch.search.certificate import cosine_certificate
-from geopatch.stability.margin import kept_against, kept_by_chance, margin_findings, margins
+from geopatch_lab.stability.margin import kept_against, kept_by_chance, margin_findings, margins
 
 Vectors = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

@@ -10,11 +10,11 @@ import torch
 
 from geopatch.encoding import Encoding
 from geopatch.errors import ConfigError, SignalError
-from geopatch.evaluate.protocol import Places
 from geopatch.evaluate.retrieval import Encoded
+from geopatch.protocol import Places
 from geopatch.scoring import bridge, fused, maxsim
-from geopatch.stability.finding import Finding
-from geopatch.stability.preference import (
+from geopatch_lab.stability.finding import Finding
+from geopatch_lab.stability.preference import (
     PREFERRING,
     best_scorers,
     dominance,

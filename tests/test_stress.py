@@ -16,16 +16,15 @@ from geopatch.evaluate import stress as stress_module
 from geopatch.evaluate.stress import (
     KINDS,
     STRESSES,
-    STRONGEST,
     Stress,
     chunk_order,
     curve,
     default_stresses,
     masked,
     shuffled,
-    warped,
 )
 from geopatch.signal import Signal
+from geopatch.warp import STRONGEST, warped
 
 CHANGING = [name for name in STRESSES if name not in ("clean", "geometry-noise")]  # those that change windows
 

@@ -18,9 +18,6 @@ import numpy as np
 import pytest
 from shapes import windows
 
-from geopatch.baselines import METHODS, Choice
-from geopatch.baselines.choice import folds
-from geopatch.baselines.registry import NETWORKS
 from geopatch.data.collection import Collection
 from geopatch.data.recording import WindowSet
 from geopatch.data.split import WindowSplit
@@ -28,17 +25,32 @@ from geopatch.errors import ConfigError, DataError, GeoPatchError
 from geopatch.evaluate.rows import Row
 from geopatch.model import PRESETS
 from geopatch.signal import Signal
-from geopatch.study import measure as measure_module
-from geopatch.study import pack as pack_module
-from geopatch.study import run as run_module
-from geopatch.study.ablations import ABLATIONS, ALL_ABLATIONS, ENCODERS, UNDONE, setting
-from geopatch.study.jobs import CHOOSE, CLASSIFY, MEASURE, PARTS, QUICK, WHOLE, Job, Scope, jobs, read_jobs, write_jobs
-from geopatch.study.journal import Entry, Journal, Spent, failure, left, merged
-from geopatch.study.measure import measured
-from geopatch.study.pack import by_class, needs_packing, read_pack, read_train, write_pack, write_packs
-from geopatch.study.published import PUBLISHED
-from geopatch.study.run import BROKEN, Place, run, take
-from geopatch.study.sets import FULL, POOL, Thinning
+from geopatch_lab.baselines import METHODS, Choice
+from geopatch_lab.baselines.choice import folds
+from geopatch_lab.baselines.registry import NETWORKS
+from geopatch_lab.study import measure as measure_module
+from geopatch_lab.study import pack as pack_module
+from geopatch_lab.study import run as run_module
+from geopatch_lab.study.ablations import ABLATIONS, ALL_ABLATIONS, ENCODERS, UNDONE, setting
+from geopatch_lab.study.jobs import (
+    CHOOSE,
+    CLASSIFY,
+    MEASURE,
+    PARTS,
+    QUICK,
+    WHOLE,
+    Job,
+    Scope,
+    jobs,
+    read_jobs,
+    write_jobs,
+)
+from geopatch_lab.study.journal import Entry, Journal, Spent, failure, left, merged
+from geopatch_lab.study.measure import measured
+from geopatch_lab.study.pack import by_class, needs_packing, read_pack, read_train, write_pack, write_packs
+from geopatch_lab.study.published import PUBLISHED
+from geopatch_lab.study.run import BROKEN, Place, run, take
+from geopatch_lab.study.sets import FULL, POOL, Thinning
 
 TINY = Scope(
     seeds=(0,), main=("waves",), late=(), robustness=(), ablations=(), pool=(), published=(), steps=1, batch=4
@@ -402,7 +414,8 @@ def test_a_worker_needs_only_numpy_torch_and_scikit_learn(packs: Path, tmp_path:
     absent = ("click", "rich", "aeon", "wfdb", "librosa", "soundfile", "matplotlib", "polars", "pandas")
     write_jobs(tmp_path / "jobs.jsonl", jobs_of_baselines(("euclidean",)))
     told = [f"--folder={tmp_path / 'out'}", f"--packs={packs}", f"--jobs={tmp_path / 'jobs.jsonl'}", "--device=cpu"]
-    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); from geopatch.study.run import main; main({told})"
+    block = f"import sys; sys.modules.update(dict.fromkeys({absent}))"
+    code = f"{block}; from geopatch_lab.study.run import main; main({told})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "0 jobs left"
@@ -434,7 +447,7 @@ def test_a_full_disk_is_one_line(place: Place, monkeypatch: pytest.MonkeyPatch) 
         raise OSError(ENOSPC, os.strerror(ENOSPC))
 
     place.journal.open()
-    monkeypatch.setattr("geopatch.study.journal.os.fsync", full)
+    monkeypatch.setattr("geopatch_lab.study.journal.os.fsync", full)
     with pytest.raises(GeoPatchError, match=r"cannot write .*: No space left on device; what was done is kept"):
         place.journal.write("worker-0", Entry(CHOICE.key, ()))
 
@@ -451,7 +464,7 @@ def test_a_killed_study_leaves_no_worker_behind(place: Place, tmp_path: Path, nu
     todo = [job for job in jobs(TINY, ["waves"]) if job.needs == "torch"]
     write_jobs(tmp_path / "jobs.jsonl", todo)
     arguments = ["--folder", place.folder, "--packs", place.packs, "--jobs", tmp_path / "jobs.jsonl", "--workers", "2"]
-    command = [sys.executable, "-m", "geopatch.study.run", *(str(one) for one in arguments), "--device", "cpu"]
+    command = [sys.executable, "-m", "geopatch_lab.study.run", *(str(one) for one in arguments), "--device", "cpu"]
     started = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     until(lambda: place.journal.rows.is_dir() and place.journal.ended() > 0)
     started.send_signal(number)
@@ -485,7 +498,7 @@ def test_a_bad_file_is_one_line(tmp_path: Path, program: str) -> None:
         "run": ["--folder", tmp_path / "study", "--packs", tmp_path, "--jobs", bad],
         "report": ["--rows", bad, "--page", tmp_path / "page.md"],
     }
-    command = [sys.executable, "-m", f"geopatch.study.{program}", *(str(one) for one in arguments[program])]
+    command = [sys.executable, "-m", f"geopatch_lab.study.{program}", *(str(one) for one in arguments[program])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("geopatch: ")

@@ -10,23 +10,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geopatch import plot
 from geopatch.errors import DataError
-from geopatch.evaluate.protocol import Protocol
 from geopatch.evaluate.rows import Row, read_rows
 from geopatch.evaluate.stress import KINDS, Stress
-from geopatch.plot.pareto import frontier
-from geopatch.study import paper, tables
-from geopatch.study.ablations import ALL_ABLATIONS
-from geopatch.study.claims import CLAIMS, HOLDS, IN_PART, NOT, PAPERS_EIGHT, UNKNOWN, claims_table, tally, verdicts
-from geopatch.study.compare import average_ranks, bootstrap, critical_difference, difference
-from geopatch.study.cost import Cost, Growth, growths, mflop, read_cost, write_cost
-from geopatch.study.figures import draw_all
-from geopatch.study.jobs import POOL_METHODS
-from geopatch.study.report import compact, main, page, write_report, write_rows
-from geopatch.study.scores import Ask, Scores, amplitude_of, method_of
-from geopatch.study.sets import POOL, ROBUSTNESS, UEA, target_of
-from geopatch.study.theory import read_stability
+from geopatch.protocol import Protocol
+from geopatch_lab import plot
+from geopatch_lab.plot.pareto import frontier
+from geopatch_lab.study import paper, tables
+from geopatch_lab.study.ablations import ALL_ABLATIONS
+from geopatch_lab.study.claims import CLAIMS, HOLDS, IN_PART, NOT, PAPERS_EIGHT, UNKNOWN, claims_table, tally, verdicts
+from geopatch_lab.study.compare import average_ranks, bootstrap, critical_difference, difference
+from geopatch_lab.study.cost import Cost, Growth, growths, mflop, read_cost, write_cost
+from geopatch_lab.study.figures import draw_all
+from geopatch_lab.study.jobs import POOL_METHODS
+from geopatch_lab.study.report import compact, main, page, write_report, write_rows
+from geopatch_lab.study.scores import Ask, Scores, amplitude_of, method_of
+from geopatch_lab.study.sets import POOL, ROBUSTNESS, UEA, target_of
+from geopatch_lab.study.theory import read_stability
 
 ROOT = Path(__file__).parents[1]
 

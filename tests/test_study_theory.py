@@ -18,21 +18,21 @@ from geopatch.data.split import WindowSplit
 from geopatch.errors import DataError
 from geopatch.evaluate.stress import STRESSES
 from geopatch.plot.canvas import pyplot
-from geopatch.stability import FULL, QUICK, Size, StabilityRow
-from geopatch.stability.finding import FAILED
-from geopatch.study import run as run_module
-from geopatch.study import theory
-from geopatch.study.claims import HOLDS, IN_PART, NOT, UNKNOWN, verdict_on
-from geopatch.study.figures import stress_figure, theory_figures
-from geopatch.study.jobs import QUICK as SMALL_SCOPE
-from geopatch.study.jobs import STABILITY, WHOLE, Job, jobs, write_jobs
-from geopatch.study.journal import Journal, entries_of, left, merged
-from geopatch.study.pack import write_pack
-from geopatch.study.report import main, page, write_report, write_rows
-from geopatch.study.rules import spread
-from geopatch.study.run import Place, run
-from geopatch.study.statements import STATEMENTS, Statement, statement_parts, statements_table
-from geopatch.study.theory import compact_stability, over_seeds, read_stability, write_stability
+from geopatch_lab.stability import FULL, QUICK, Size, StabilityRow
+from geopatch_lab.stability.finding import FAILED
+from geopatch_lab.study import run as run_module
+from geopatch_lab.study import theory
+from geopatch_lab.study.claims import HOLDS, IN_PART, NOT, UNKNOWN, verdict_on
+from geopatch_lab.study.figures import stress_figure, theory_figures
+from geopatch_lab.study.jobs import QUICK as SMALL_SCOPE
+from geopatch_lab.study.jobs import STABILITY, WHOLE, Job, jobs, write_jobs
+from geopatch_lab.study.journal import Journal, entries_of, left, merged
+from geopatch_lab.study.pack import write_pack
+from geopatch_lab.study.report import main, page, write_report, write_rows
+from geopatch_lab.study.rules import spread
+from geopatch_lab.study.run import Place, run
+from geopatch_lab.study.statements import STATEMENTS, Statement, statement_parts, statements_table
+from geopatch_lab.study.theory import compact_stability, over_seeds, read_stability, write_stability
 
 TINY = Size(drift_windows=4, every=9, bound_windows=2, patches=8, etas=(0.1, 0.4), R=(1, 5), queries=6)
 JOB = Job("stability", "recorded", "class", "default", aim=STABILITY, steps=1, batch=4)

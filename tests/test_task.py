@@ -7,8 +7,8 @@ import pytest
 
 from geopatch.data.recording import WindowSet
 from geopatch.errors import ConfigError
-from geopatch.evaluate.protocol import MEANING, Protocol
 from geopatch.evaluate.task import check_sense, task, thinned
+from geopatch.protocol import MEANING, Protocol
 from geopatch.signal import Signal
 
 

@@ -21,10 +21,9 @@ from geopatch.engines import Entries
 from geopatch.engines.engine import Shortlist
 from geopatch.errors import GalleryError
 from geopatch.estimator import GeoPatch
-from geopatch.evaluate.protocol import MEANING
-from geopatch.evaluate.stress import warped
 from geopatch.gallery import Gallery
 from geopatch.model import ModelConfig
+from geopatch.protocol import MEANING
 from geopatch.search import Hit, Span, search, search_batch
 from geopatch.search.candidates import shortlists
 from geopatch.search.explain import Tokens
@@ -35,6 +34,7 @@ from geopatch.search.sureness import sureness
 from geopatch.search.tempo import TEMPOS, Variants, at_tempos
 from geopatch.signal import Signal
 from geopatch.train import TrainConfig
+from geopatch.warp import warped
 
 COUNT = 40
 FAST = tuple(scorer for scorer in SCORERS if scorer != "dtw")

@@ -15,11 +15,11 @@ from geopatch.data.sample import basic_motions, ecg_windows
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate.retrieval import evaluate, train
 from geopatch.evaluate.rows import Row
-from geopatch.evaluate.stress import warped
 from geopatch.gallery import Gallery
 from geopatch.search import Hit
 from geopatch.signal import Signal
 from geopatch.train.objective import TrainConfig
+from geopatch.warp import warped
 
 MOTION_STEPS, ECG_STEPS = 120, 100  # enough to see it work in a minute or two; a real training takes 1200 and more
 TRAIN_S = 120.0  # of each recording's three minutes, those before this are trained on

@@ -2,10 +2,14 @@
 
 GeoPatchError (a ValueError)
 ├── SignalError        a signal, label or batch that cannot be used
-├── ConfigError        a setting outside its range
+├── ConfigError        a setting outside its range, or two settings that contradict each other
 ├── DataError          a file or folder of data that cannot be read
 ├── CheckpointError    a model folder that is wrong, truncated or newer than this version
 ├── GalleryError       a gallery, an entry or a filter that cannot be used
+│   ├── NotFoundError  there is no such gallery, entry, record or field
+│   ├── ExistsError    an id or a gallery that is there already
+│   ├── LockedError    another process is writing
+│   └── StorageError   the disk or the server failed, is full, or cannot be reached
 └── MissingExtraError  an optional library is not installed
 """
 
@@ -25,7 +29,7 @@ class SignalError(GeoPatchError):
 
 
 class ConfigError(GeoPatchError):
-    """A setting outside its range."""
+    """A setting outside its range, or two settings that contradict each other."""
 
 
 class DataError(GeoPatchError):
@@ -40,6 +44,22 @@ class GalleryError(GeoPatchError):
     """A gallery, an entry or a filter that cannot be used."""
 
 
+class NotFoundError(GalleryError):
+    """There is no such gallery, entry, record or field."""
+
+
+class ExistsError(GalleryError):
+    """An id or a gallery that is there already."""
+
+
+class LockedError(GalleryError):
+    """Another process is writing."""
+
+
+class StorageError(GalleryError):
+    """The disk or the server failed, is full, or cannot be reached."""
+
+
 class MissingExtraError(GeoPatchError):
     """An optional library is not installed."""
 
@@ -48,7 +68,7 @@ class MissingExtraError(GeoPatchError):
 
 
 @contextmanager
-def told_in_one_line() -> Iterator[None]:
+def one_line_errors() -> Iterator[None]:
     """For programs beside the command line: what a user can cure is one line on stderr and exit code 2, as there."""
     try:
         yield

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from geopatch.errors import GeoPatchError
+from geopatch.errors import GeoPatchError, MissingExtraError
 from geopatch.version import __version__
 
 VERBS = {
@@ -21,9 +22,10 @@ VERBS = {
     "serve": "Serve a gallery: a REST API and a page to search it on.",
     "evaluate": "Measure retrieval on a test split, clean and with warped queries.",
     "stress": "Measure what warps, noise, gaps and shuffling cost, and draw it.",
-    "stability": "Measure what the theorems say: drift, bounds, margins.",
-    "reproduce": "Run the whole study: every table, figure and claim.",
+    "stability": "Measure what the theorems say: drift, bounds, margins (laboratory).",
+    "reproduce": "Run the whole study: every table, figure and claim (laboratory).",
 }
+LABORATORY = ("stability", "reproduce")  # verbs of the package geopatch_lab, which is installed on request
 
 
 class Verbs(click.Group):
@@ -35,12 +37,23 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = importlib.import_module(f"geopatch.cli.{cmd_name}").command
+        command: click.Command = _module(cmd_name).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
+
+
+def _module(verb: str) -> Any:
+    if verb not in LABORATORY:
+        return importlib.import_module(f"geopatch.cli.{verb}")
+    try:
+        return importlib.import_module(f"geopatch_lab.cli.{verb}")
+    except ModuleNotFoundError as error:
+        if error.name != "geopatch_lab":
+            raise
+        raise MissingExtraError("geopatch-lab", "lab", f"geopatch {verb}") from error
 
 
 @click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})

@@ -15,11 +15,11 @@ from geopatch.data.catalog import CATALOG
 from geopatch.data.recording import WindowSet
 from geopatch.errors import ConfigError, one_of
 from geopatch.estimator import GeoPatch
-from geopatch.evaluate import Protocol, Row, Trained, append_rows, evaluate, train
-from geopatch.evaluate.protocol import MEANING
+from geopatch.evaluate import Row, Trained, append_rows, evaluate, train
 from geopatch.evaluate.retrieval import check_labels
 from geopatch.evaluate.stress import Stress
 from geopatch.evaluate.task import Task, check_sense, task, thinned
+from geopatch.protocol import MEANING, Protocol
 from geopatch.scoring import SCORERS
 
 DEFAULT_PRESET, DEFAULT_SEEDS = "default", "0"

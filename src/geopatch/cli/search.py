@@ -17,8 +17,8 @@ from geopatch.data.physionet import read_wfdb
 from geopatch.data.read import READERS
 from geopatch.errors import ConfigError, DataError, GeoPatchError, one_of
 from geopatch.estimator import GeoPatch
-from geopatch.evaluate.protocol import MEANING
 from geopatch.gallery import Gallery
+from geopatch.protocol import MEANING
 from geopatch.search import Hit, Span, search
 from geopatch.search.dtw import BAND
 from geopatch.search.plan import SCORERS

@@ -1,13 +1,11 @@
 """Honest evaluation: protocols, metrics, stress and result rows."""
 
 from geopatch.evaluate.metrics import Scores, retrieval_scores
-from geopatch.evaluate.protocol import Protocol
 from geopatch.evaluate.retrieval import Trained, evaluate, train
 from geopatch.evaluate.rows import Row, Summary, append_rows, read_rows, summarise
-from geopatch.evaluate.stress import Stress, curve, default_stresses, warped
+from geopatch.evaluate.stress import Stress, curve, default_stresses
 
 __all__ = [
-    "Protocol",
     "Row",
     "Scores",
     "Stress",
@@ -21,5 +19,4 @@ __all__ = [
     "retrieval_scores",
     "summarise",
     "train",
-    "warped",
 ]

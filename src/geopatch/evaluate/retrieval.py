@@ -19,9 +19,9 @@ from geopatch.errors import SignalError, one_of
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate.metrics import Ranking, Scores, retrieval_scores
 from geopatch.evaluate.noise import DescriptorSpread, GeometryNoise
-from geopatch.evaluate.protocol import Places, Protocol, places
 from geopatch.evaluate.rows import Row, config_digest
 from geopatch.evaluate.stress import GEOMETRY_NOISE, Stress
+from geopatch.protocol import Places, Protocol, places
 from geopatch.scoring import SCORERS, SHORTLIST, rerank
 from geopatch.signal import Signal
 

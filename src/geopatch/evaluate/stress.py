@@ -16,35 +16,11 @@ import numpy.typing as npt
 
 from geopatch.errors import ConfigError, one_of
 from geopatch.signal import Signal
+from geopatch.warp import WARP, check_warp, warped
 
 SEED = 1337
-WARP, MASK, CHUNKS = 0.1, 0.2, 8
+MASK, CHUNKS = 0.2, 8
 NOISE = 0.2  # neither negligible nor drowning: a fifth of what a descriptor varies by itself
-STRONGEST = 1 / (2 * math.pi)  # beyond it time would run backwards
-
-
-def warped(signal: Signal, strength: float = WARP) -> Signal:
-    """The signal read at t + strength T sin(2 pi t / T), by straight lines, its ends held. NaN stays NaN."""
-    _check_warp(strength)
-    time = np.arange(signal.length)
-    moved = time + strength * signal.length * np.sin(2 * np.pi * time / signal.length)
-    moved = np.clip(moved, 0, signal.length - 1)
-    left = np.floor(moved).astype(int)
-    right = np.minimum(left + 1, signal.length - 1)
-    share = (moved - left).astype(np.float32)[:, None]
-    low, high = signal.values[left], signal.values[right]
-    mixed = np.where(share > 0, low + (high - low) * share, low)
-    return replace(signal, values=mixed, anchors=_warped_anchors(signal, strength))
-
-
-def _warped_anchors(signal: Signal, strength: float) -> npt.NDArray[np.float64] | None:
-    """Where the marks are seen now: at the time t whose sigma(t) is the mark. Beyond the window nothing moves."""
-    if signal.anchors is None:
-        return None
-    time = np.linspace(0, signal.length, 8 * signal.length + 1)
-    moved = time + strength * signal.length * np.sin(2 * np.pi * time / signal.length)
-    outside = (signal.anchors < 0) | (signal.anchors > signal.length)
-    return np.where(outside, signal.anchors, np.interp(signal.anchors, moved, time))
 
 
 def masked(signal: Signal, strength: float = MASK, place: int = 0) -> Signal:
@@ -99,11 +75,6 @@ def _check_clean(strength: float) -> None:
         raise ConfigError(f"clean has no strength, got {strength}; name a stress")
 
 
-def _check_warp(strength: float) -> None:
-    if not abs(strength) < STRONGEST:
-        raise ConfigError(f"warp strength must lie within +-{STRONGEST:.3f} so that time runs forward, got {strength}")
-
-
 def _check_noise(strength: float) -> None:
     if not 0 <= strength < math.inf:
         raise ConfigError(f"noise strength must be 0 or more times the spread of a descriptor, got {strength}")
@@ -156,10 +127,10 @@ WARPS = (0.0, 0.025, 0.05, 0.075, WARP, 0.125, 0.15)
 CLOCK = "read at t + strength T sin(2 pi t / T)"
 KINDS: dict[str, Kind] = {
     CLEAN: Kind("queries and gallery as they were recorded", 0.0, (0.0,), _check_clean),
-    WARP_QUERIES: Kind(f"queries {CLOCK}, the gallery clean", WARP, WARPS, _check_warp, _warp),
-    WARP_ALIKE: Kind(f"queries and gallery {CLOCK}", WARP, WARPS, _check_warp, _warp, _warp),
+    WARP_QUERIES: Kind(f"queries {CLOCK}, the gallery clean", WARP, WARPS, check_warp, _warp),
+    WARP_ALIKE: Kind(f"queries and gallery {CLOCK}", WARP, WARPS, check_warp, _warp, _warp),
     WARP_DIFFERENTLY: Kind(
-        f"queries {CLOCK}, the gallery with the opposite sign", WARP, WARPS, _check_warp, _warp, _warp_back
+        f"queries {CLOCK}, the gallery with the opposite sign", WARP, WARPS, check_warp, _warp, _warp_back
     ),
     GEOMETRY_NOISE: Kind(  # comes after patching: see `noise`
         "Gaussian noise on the geometry descriptors of queries, strength times the spread of each descriptor over the "

@@ -9,7 +9,7 @@ import numpy as np
 from geopatch.data.collection import Collection
 from geopatch.data.recording import WindowSet
 from geopatch.errors import ConfigError
-from geopatch.evaluate.protocol import Protocol, places
+from geopatch.protocol import Protocol, places
 
 CHUNK = 512
 

@@ -12,7 +12,7 @@ from geopatch.engines.engine import Shortlist
 from geopatch.engines.entry import Entries
 from geopatch.engines.filters import All, Equal, Filter, Not, Order
 from geopatch.errors import ConfigError
-from geopatch.evaluate.protocol import Places, Protocol
+from geopatch.protocol import Places, Protocol
 from geopatch.search.plan import Plan
 from geopatch.search.query import Asked
 from geopatch.search.searchable import Searchable

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from geopatch.engines.filters import Filter
 from geopatch.errors import ConfigError, at_least, one_of
-from geopatch.evaluate.protocol import Protocol
+from geopatch.protocol import Protocol
 from geopatch.scoring import SCORERS as EMBEDDED_SCORERS
 from geopatch.scoring import SHORTLIST
 from geopatch.search.dtw import BAND

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from geopatch.engines.entry import Entries, entries_from
 from geopatch.errors import ConfigError, GalleryError
 from geopatch.estimator import GeoPatch
-from geopatch.evaluate.protocol import Places, places
+from geopatch.protocol import Places, places
 from geopatch.search.explain import Tokens
 from geopatch.search.late import Floats
 from geopatch.search.searchable import Searchable

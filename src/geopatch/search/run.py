@@ -9,7 +9,7 @@ from geopatch.engines.entry import Entries
 from geopatch.engines.filters import Where, as_filter
 from geopatch.errors import ConfigError, GalleryError
 from geopatch.estimator import GeoPatch
-from geopatch.evaluate.protocol import Protocol
+from geopatch.protocol import Protocol
 from geopatch.search.candidates import shortlists
 from geopatch.search.dtw import BAND
 from geopatch.search.hit import Hit

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from geopatch.errors import GalleryError
 from geopatch.estimator import GeoPatch
-from geopatch.evaluate.stress import warped
 from geopatch.search.query import Asked, encode
 from geopatch.search.searchable import Searchable
 from geopatch.signal import Signal
+from geopatch.warp import warped
 
 # Half of the warp that queries are stressed with, to either side, so that what is left of it is no more than what the
 # encoder bears well; each further tempo costs an encoding and a scoring. The first wins where two score the same.

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, SkipValidation, 
 
 from geopatch.engines.filters import All, Either, Filter, Not, as_filter
 from geopatch.errors import ConfigError, GalleryError
-from geopatch.evaluate.protocol import Protocol
+from geopatch.protocol import Protocol
 from geopatch.search.dtw import BAND
 from geopatch.search.plan import Plan
 from geopatch.search.query import Span

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from geopatch.errors import ConfigError
-from geopatch.evaluate.protocol import MEANING
+from geopatch.protocol import MEANING
 from geopatch.search.plan import SCORERS
 from geopatch.search.query import Span
 from geopatch.server import answers

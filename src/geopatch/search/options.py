@@ -1,0 +1,132 @@
+"""What a search does besides its query: declared once; the REST schema and the flags of the CLI are made from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+from geopatch.engines.filters import Filter, Where, as_filter
+from geopatch.errors import ConfigError, at_least, one_of
+from geopatch.protocol import Protocol
+from geopatch.scoring import SHORTLIST
+from geopatch.search.dtw import BAND
+
+SCORERS = ("cosine", "maxsim", "fused", "bridge", "dtw")
+
+
+def _option(default: Any, help: str, low: float | None = None) -> Any:
+    """A field with its help text and its least value, for whoever makes a schema or a flag of it."""
+    return field(default=default, metadata={"help": help, "low": low})
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How a search ranks, what it leaves out, and what its hits carry.
+
+    Parameters
+    ----------
+    k : int, default=10
+        How many hits to return; fewer when filters leave fewer.
+    scorer : {"cosine", "maxsim", "fused", "bridge", "dtw"}, default="fused"
+        What ranks the shortlist.
+    shortlist : int, optional
+        How many candidates, the nearest by cosine, the scorer ranks; by default 50, or `k` where that is more.
+    where : str, mapping or Filter, optional
+        A filter over metadata, such as ``"sex == 'F' and 40 <= age < 60"``.
+    protocol : str or Protocol, optional
+        A strict protocol leaves out windows of the query's own record; by default only the query itself is left out.
+    guard_s : float, default=0.0
+        Seconds round the query that still count as overlapping it, for the protocols on overlap.
+    min_gap_s : float, default=0.0
+        Seconds between the starts of two hits of one record, at least.
+    min_score : float, optional
+        Leave out hits that score less.
+    band : float, default=0.1
+        How far a dtw path may leave the diagonal, as a share of the longer signal.
+    certify : bool, default=False
+        Say of each hit how far embeddings may drift before it leaves the top `k`.
+    tempos : bool, default=False
+        Search the query a little faster and slower too; each candidate keeps its best score.
+    windows : bool, default=True
+        Whether hits bring their values.
+
+    Examples
+    --------
+    >>> SearchOptions(k=3, scorer="cosine").depth
+    50
+    """
+
+    k: int = _option(10, "How many hits to return.", low=1)
+    scorer: str = _option("fused", "What ranks the shortlist.")
+    shortlist: int | None = _option(None, "Candidates by cosine that the scorer ranks; 50, or k where more.", low=1)
+    where: Where = _option(None, "Filter over metadata, such as: sex == 'F' and 40 <= age < 60")
+    protocol: Protocol | str | None = _option(None, "Leave out windows of the query's own record.")
+    guard_s: float = _option(0.0, "Seconds round the query that count as overlapping it.", low=0)
+    min_gap_s: float = _option(0.0, "Seconds between the starts of two hits of one record.", low=0)
+    min_score: float | None = _option(None, "Leave out hits that score less.")
+    band: float = _option(BAND, "How far a dtw path may leave the diagonal, as a share of the longer signal.", low=0)
+    certify: bool = _option(False, "Say of each hit how far embeddings may drift before it leaves the top k.")
+    tempos: bool = _option(False, "Search the query a little faster and slower too; takes three times as long.")
+    windows: bool = _option(True, "Let hits bring their values.")
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            low, value = item.metadata["low"], getattr(self, item.name)
+            if low is not None and value is not None:
+                at_least(item.name, value, low)
+        one_of("scorer", self.scorer, SCORERS)
+        if self.min_score is not None and math.isnan(self.min_score):
+            raise ConfigError("min_score must be a number, got nan")
+        if self.shortlist is not None and self.shortlist < self.k:
+            raise ConfigError(f"shortlist must be at least k = {self.k}, got {self.shortlist}")
+        _ = self.filter, self.rule  # a filter or protocol that cannot be read is refused here, before any work
+
+    @property
+    def depth(self) -> int:
+        """How many candidates the scorer ranks."""
+        return self.shortlist or max(SHORTLIST, self.k)
+
+    @cached_property
+    def filter(self) -> Filter | None:
+        """The filter that `where` describes."""
+        return as_filter(self.where)
+
+    @cached_property
+    def rule(self) -> Protocol | None:
+        """The protocol, with its guard."""
+        if self.guard_s and isinstance(self.protocol, Protocol) and self.protocol.guard_s != self.guard_s:
+            raise ConfigError(
+                f"guard_s is {self.guard_s:g} here and {self.protocol.guard_s:g} in the protocol; give it in one place"
+            )
+        return Protocol(self.protocol, self.guard_s) if isinstance(self.protocol, str) else self.protocol
+
+    @property
+    def needs_windows(self) -> bool:
+        """Whether candidates are compared by their values."""
+        return self.scorer == "dtw"
+
+    def changed(self, **overrides: Any) -> SearchOptions:
+        """The same options with some of them changed.
+
+        Parameters
+        ----------
+        **overrides
+            Fields of `SearchOptions` by their names.
+
+        Returns
+        -------
+        SearchOptions
+            The changed options, checked.
+
+        Raises
+        ------
+        ConfigError
+            When a name is no option, or a value lies outside its range.
+        """
+        names = [item.name for item in fields(self)]
+        for name in overrides:
+            if name not in names:
+                raise ConfigError(f"a search has no option {name!r}; it has {', '.join(names)}")
+        return replace(self, **overrides)

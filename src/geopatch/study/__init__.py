@@ -1,5 +1,0 @@
-"""The study: every table and figure of the paper, and what it left out, as jobs, rows, tables and claims."""
-
-from geopatch.study.jobs import Job, Scope, jobs
-
-__all__ = ["Job", "Scope", "jobs"]
