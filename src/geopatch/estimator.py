@@ -111,7 +111,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         check_is_fitted(self)
         at_least("batch_size", batch_size, 1)
         signals = _signals(X)
-        _check_rate(signals, float(self.card_.data["rate_hz"]))
+        _check_rate(signals, self.rate_hz_)
         device = _device(self.device)
         if self.encoder_.level.device != device:  # looking through its parts takes a tenth of a search
             self.encoder_.to(device)
@@ -137,6 +137,12 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def train_config(self) -> TrainConfig:
         """The training settings in use, with the seed in them."""
         return dataclasses.replace(self.train or TrainConfig(), seed=_seed(self.seed))
+
+    @property
+    def rate_hz_(self) -> float | None:
+        """Samples a second of the training windows; None where it was not known."""
+        rate_hz = self.card_.data["rate_hz"]
+        return None if rate_hz is None else float(rate_hz)
 
     @property
     def n_features_in_(self) -> int:
@@ -221,7 +227,7 @@ def _seed(value: Any) -> int:
 def _train_settings(card: Card, folder: str | Path) -> TrainConfig:
     """The settings a model was trained with; what else encoding needs of the card is checked with them."""
     try:
-        float(card.data["rate_hz"])
+        float(card.data["rate_hz"] or 1)
         return TrainConfig(**card.train)
     except (GeoPatchError, TypeError, ValueError, KeyError) as error:
         raise CheckpointError(
@@ -244,19 +250,19 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _common_rate(signals: Sequence[Signal]) -> float:
+def _common_rate(signals: Sequence[Signal]) -> float | None:
     if isinstance(signals, LazySignals):
         return signals.rate_hz
     rates = {signal.rate_hz for signal in signals}
     if len(rates) > 1:
-        raise SignalError(f"signals have rates {sorted(rates)} Hz; resample them to one before training")
+        raise SignalError(f"signals have rates {sorted(rates, key=str)} Hz; resample them to one before training")
     return rates.pop()
 
 
-def _check_rate(signals: Sequence[Signal], rate_hz: float) -> None:
-    """Arrays come without a rate (1 Hz) and are taken to have the model's."""
+def _check_rate(signals: Sequence[Signal], rate_hz: float | None) -> None:
+    """Signals without a rate are taken to have the model's."""
     for signal in signals[:1] if isinstance(signals, LazySignals) else signals:
-        if signal.rate_hz not in (1.0, rate_hz) and rate_hz != 1.0:
+        if signal.rate_hz not in (None, rate_hz) and rate_hz is not None:
             raise SignalError(
                 f"signal {signal.id!r} has {signal.rate_hz:g} Hz, the model was trained at {rate_hz:g} Hz; resample it"
             )

@@ -25,7 +25,7 @@ class Signal:
 
     values: Values  # (T, C)
     id: str
-    rate_hz: float = 1.0
+    rate_hz: float | None = None  # None: not known
     channels: tuple[str, ...] = ()
     record: str = ""
     start_s: float = 0.0
@@ -45,7 +45,7 @@ class Signal:
         cls,
         values: npt.ArrayLike,
         id: str = "0",
-        rate_hz: float = 1.0,
+        rate_hz: float | None = None,
         channels: Sequence[str] = (),
         anchors: Anchors | None = None,
     ) -> Signal:
@@ -57,13 +57,39 @@ class Signal:
         return int(self.values.shape[0])
 
     @property
+    def clock_hz(self) -> float:
+        """Samples a second; where the rate is not known, a sample counts as a second."""
+        return 1.0 if self.rate_hz is None else self.rate_hz
+
+    @property
     def duration_s(self) -> float:
-        return self.length / self.rate_hz
+        return self.length / self.clock_hz
+
+    def at_rate(self, rate_hz: float | None) -> Signal:
+        """The signal at this rate: resampled where its own is known and differs, taken to have it where it is not."""
+        if rate_hz is None or self.rate_hz == rate_hz:
+            return self
+        return replace(self, rate_hz=float(rate_hz)) if self.rate_hz is None else self.resampled(rate_hz)
+
+    def arranged(self, channels: Sequence[str]) -> Signal:
+        """The signal with its channels in this order, matched by name where both sides have names."""
+        wanted = tuple(channels)
+        if not wanted or not self.channels or self.channels == wanted:
+            return self
+        if not set(wanted) <= set(self.channels):
+            raise SignalError(
+                f"signal {self.id!r} has the channels {', '.join(self.channels)}; expected {', '.join(wanted)}: "
+                "rename its channels, or leave the names out to take them as they stand"
+            )
+        places = [self.channels.index(name) for name in wanted]
+        return replace(self, values=self.values[:, places], channels=wanted)
 
     def resampled(self, rate_hz: float) -> Signal:
         """The same signal at another rate, by polyphase filtering. What was not measured stays so."""
         from scipy.signal import resample_poly
 
+        if self.rate_hz is None:
+            raise SignalError(f"signal {self.id!r} has no rate to be resampled from; give it its rate_hz")
         if min(rate_hz, self.rate_hz) < SLOWEST_HZ:
             raise SignalError(
                 f"signal {self.id!r}: can resample {SLOWEST_HZ} Hz and more, not {self.rate_hz} to {rate_hz}"
@@ -86,7 +112,7 @@ class Signal:
         """The samples start..stop as a signal that remembers its record, and the anchors next to it on either side."""
         if not 0 <= start < stop <= self.length:
             raise SignalError(f"signal {self.id!r} has {self.length} samples, not the span {start}..{stop}")
-        start_s = self.start_s + start / self.rate_hz
+        start_s = self.start_s + start / self.clock_hz
         return replace(
             self,
             values=self.values[start:stop],
@@ -100,7 +126,7 @@ class Signal:
 class LazySignals(Sequence[Signal]):
     """Signals that are read when they are asked for, so that there can be more of them than memory holds."""
 
-    rate_hz: float
+    rate_hz: float | None
     lengths: npt.NDArray[np.int64]  # (N,) samples of each, known without reading it
 
 
@@ -124,7 +150,7 @@ def as_signals(X: Any) -> Sequence[Signal]:
     return [item if isinstance(item, Signal) else Signal.from_array(item, id=str(n)) for n, item in enumerate(items)]
 
 
-def from_frame(frame: Any, rate_hz: float = 1.0) -> list[Signal]:
+def from_frame(frame: Any, rate_hz: float | None = None) -> list[Signal]:
     """Signals from a pandas or polars frame.
 
     With an `id` column the frame is long: rows of one id are one signal, ordered by `time` if there is one, and every
@@ -185,7 +211,7 @@ def _is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "shape")
 
 
-def _from_stack(stack: npt.NDArray[Any], rate_hz: float = 1.0) -> list[Signal]:
+def _from_stack(stack: npt.NDArray[Any], rate_hz: float | None = None) -> list[Signal]:
     if stack.ndim not in (2, 3):
         raise SignalError(
             f"expected an array (N, T) or (N, T, C), got {stack.ndim}D with shape {stack.shape}. "
@@ -258,7 +284,7 @@ def _check(signal: Signal) -> None:
         )
     if not signal.observed.any():
         raise SignalError(f"signal {id!r} is all NaN; give at least one measured sample or leave the signal out")
-    if not signal.rate_hz > 0:
+    if signal.rate_hz is not None and not signal.rate_hz > 0:
         raise SignalError(f"signal {id!r}: expected rate_hz > 0, got {signal.rate_hz}")
     if signal.channels and len(signal.channels) != values.shape[1]:
         raise SignalError(f"signal {id!r} has {values.shape[1]} channels but {len(signal.channels)} channel names")

@@ -21,7 +21,6 @@ from geopatch.data.prepare import prepare as make
 from geopatch.data.recording import ANCHORS, WindowConfig
 from geopatch.errors import ConfigError
 from geopatch.progress import counting_bars
-from geopatch.signal import Signal
 
 MOST_CLASSES_SHOWN = 8
 
@@ -132,7 +131,7 @@ def _parts_table(parts: Mapping[str, Inventory]) -> Table:
     table = _table("windows", "side", "windows", "records", "recorded", "rate", "channels", "samples a window")
     for part, found in parts.items():
         span = f"{found.shortest}" if found.shortest == found.longest else f"{found.shortest} to {found.longest}"
-        timed = found.rate_hz != Signal.rate_hz  # archive files do not say how fast they were sampled
+        timed = found.rate_hz is not None  # archive files do not say how fast they were sampled
         recorded, rate = (_duration(found.recorded_s), f"{found.rate_hz:g} Hz") if timed else ("-", "-")
         table.add_row(part, str(found.windows), str(len(found.records)), recorded, rate, str(found.channels), span)
     return table

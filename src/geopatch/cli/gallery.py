@@ -92,7 +92,7 @@ Adding = Callable[[Mapping[str, Value], dict[str, Any]], int]
 def _items(gallery: Gallery, path: Path, window_s: float | None, overlap: float, prefix: str) -> Iterator[Adding]:
     """What a file holds, each as a call that adds it: a recording to be cut into windows, or signals as they are."""
     record = path.with_suffix("") if path.suffix == ".hea" else path
-    rate_hz, length = gallery.about.rate_hz, gallery.about.length
+    rate_hz, length = gallery.about.clock_hz, gallery.about.length
     window = WindowConfig(rate_hz=rate_hz, length_s=window_s or length / rate_hz, overlap=overlap)
     if path.suffix == ".hea" or record.with_name(f"{record.name}.hea").is_file():
         found = _renamed(read_wfdb(record), prefix)

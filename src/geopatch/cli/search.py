@@ -91,7 +91,7 @@ def _query(
     record: str | None,
     start: float | None,
     stop: float | None,
-    rate_hz: float,
+    rate_hz: float | None,
 ) -> Signal | Span | str:
     """The query that the flags describe; flags that do not belong together are refused."""
     if path is None:
@@ -107,7 +107,7 @@ def _query(
     _refuse(record=record)
     if path.suffix.lower() in READERS:
         _refuse(start=start, stop=stop)
-        return _at_rate(_from_file(path, id, row), rate_hz)
+        return _from_file(path, id, row).at_rate(rate_hz)
     _refuse(id=id, row=row)
     return _slice(path, *_both(start, stop), rate_hz)
 
@@ -141,18 +141,14 @@ def _from_file(path: Path, id: str | None, row: int | None) -> Signal:
     return named[0]
 
 
-def _slice(path: Path, start_s: float, stop_s: float, rate_hz: float) -> Signal:
+def _slice(path: Path, start_s: float, stop_s: float, rate_hz: float | None) -> Signal:
     """A part of a WFDB record, at the rate of the gallery."""
     recording = read_wfdb(path.with_suffix("") if path.suffix in (".hea", ".dat") else path)
-    signal = recording.signal.resampled(rate_hz)
-    first, last = round(start_s * rate_hz), round(stop_s * rate_hz)
+    signal = recording.signal.at_rate(rate_hz)
+    first, last = round(start_s * signal.clock_hz), round(stop_s * signal.clock_hz)
     if not 0 <= first < last <= signal.length:
         raise ConfigError(f"{path} lasts {signal.duration_s:g} s, which does not hold {start_s:g} to {stop_s:g} s")
     return signal.window(first, last)
-
-
-def _at_rate(signal: Signal, rate_hz: float) -> Signal:
-    return signal if signal.rate_hz in (1.0, rate_hz) else signal.resampled(rate_hz)
 
 
 def _pictures(path: Path) -> list[Path]:

@@ -35,7 +35,7 @@ class Header:
     name: str
     source: str  # digest of the files it was made from
     settings: Mapping[str, Any]
-    rate_hz: float
+    rate_hz: float | None
     channels: tuple[str, ...]
     files: Mapping[str, tuple[int, str]]
     format: int = FORMAT
@@ -214,7 +214,7 @@ def _line(index: int, signal: Signal, targets: Targets) -> dict[str, Any]:
 def _check_alike(found: dict[str, Any], signal: Signal, name: str) -> None:
     """One rate for all windows. Channel names are kept where all windows agree on them."""
     if found.setdefault("rate_hz", signal.rate_hz) != signal.rate_hz:
-        raise SignalError(f"{name}: window {signal.id!r} has {signal.rate_hz:g} Hz, the first {found['rate_hz']:g}")
+        raise SignalError(f"{name}: window {signal.id!r} has {signal.rate_hz} Hz, the first {found['rate_hz']}")
     if found.setdefault("channels", signal.channels) != signal.channels:
         found["channels"] = ()
 

@@ -49,7 +49,7 @@ class Collection:
         """SHA-256 over ids, rates, shapes, values and labels: equal content, equal digest, on every machine."""
         sha = hashlib.sha256()
         for signal in self.signals:
-            sha.update(repr((signal.id, float(signal.rate_hz), signal.values.shape)).encode())
+            sha.update(repr((signal.id, signal.clock_hz, signal.values.shape)).encode())
             sha.update(_canonical(signal.values).tobytes())
         sha.update(repr(None if self.labels is None else self.labels.tolist()).encode())
         return sha.hexdigest()

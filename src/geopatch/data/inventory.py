@@ -18,7 +18,7 @@ class Inventory:
     windows: int
     records: tuple[str, ...]
     recorded_s: float  # from the first window of each record to the end of its last
-    rate_hz: float
+    rate_hz: float | None
     channels: int
     shortest: int  # samples of a window
     longest: int

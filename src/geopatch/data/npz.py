@@ -82,7 +82,7 @@ def collection(path: Path, name: str, arrays: Arrays) -> Collection:
     ids = arrays.get("ids", np.arange(len(stack))).astype(str)
     if ids.shape != (len(stack),):
         raise DataError(f"{path.name}: expected {len(stack)} ids, one for each signal, got shape {ids.shape}")
-    rate_hz = _rate_hz(path, arrays.get("rate_hz", np.asarray(1.0)))
+    rate_hz = _rate_hz(path, arrays["rate_hz"]) if "rate_hz" in arrays else None
     try:
         signals = [
             Signal.from_array(cut_padding(values.T).T, id=str(id), rate_hz=rate_hz)

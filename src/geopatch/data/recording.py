@@ -55,7 +55,7 @@ class Recording:
     def resampled(self, rate_hz: float) -> Recording:
         """The same recording at another rate, its marks moved along."""
         signal = self.signal.resampled(rate_hz)
-        share = rate_hz / self.signal.rate_hz
+        share = rate_hz / self.signal.clock_hz
 
         def moved(marks: Samples) -> Samples:
             return np.minimum(np.round(marks * share).astype(np.int64), signal.length - 1)
@@ -85,12 +85,12 @@ class Recording:
         """Without drift below a band and noise above it. Filtered forwards and backwards, so that nothing moves."""
         from scipy.signal import butter, sosfiltfilt
 
-        if not 0 < low_hz < high_hz < self.signal.rate_hz / 2:
+        if not 0 < low_hz < high_hz < self.signal.clock_hz / 2:
             raise ConfigError(
-                f"band_hz must lie within 0 and {self.signal.rate_hz / 2:g} Hz, low before high, "
+                f"band_hz must lie within 0 and {self.signal.clock_hz / 2:g} Hz, low before high, "
                 f"got {low_hz:g} to {high_hz:g}"
             )
-        sections = butter(2, [low_hz, high_hz], btype="bandpass", fs=self.signal.rate_hz, output="sos")
+        sections = butter(2, [low_hz, high_hz], btype="bandpass", fs=self.signal.clock_hz, output="sos")
         bridged = self.signal.bridged()
         passed = sosfiltfilt(sections, bridged, axis=0)
         return replace(self, signal=replace(self.signal, values=np.where(self.signal.observed, passed, np.nan)))
@@ -198,7 +198,7 @@ def detect_beats(signal: Signal) -> Samples:
         from wfdb.processing import XQRS
     except ImportError as error:
         raise MissingExtraError("wfdb", "ecg", "detecting beats") from error
-    detector = XQRS(signal.bridged()[:, 0].astype(np.float64), signal.rate_hz)
+    detector = XQRS(signal.bridged()[:, 0].astype(np.float64), signal.clock_hz)
     detector.detect(verbose=False)
     return np.asarray(detector.qrs_inds, dtype=np.int64)
 
@@ -222,6 +222,6 @@ def _rate_band(recording: Recording, first: int, last: int) -> str:
     beats = recording.beat_samples[max(first - 1, 0) : last + 1]
     if len(beats) < 2 or last == first:
         return UNKNOWN
-    bpm = 60 * recording.signal.rate_hz / float(np.diff(beats).mean())
+    bpm = 60 * recording.signal.clock_hz / float(np.diff(beats).mean())
     low = int(bpm // RATE_BAND_BPM) * RATE_BAND_BPM
     return f"{low}-{low + RATE_BAND_BPM} bpm"

@@ -23,7 +23,7 @@ NOT_MEASURED = ["", "?", "na", "n/a", "nan", "null", "none"]  # in any case of l
 Place = Callable[[int], str]  # where row n of a frame stands in its file
 
 
-def read_csv(path: str | Path, rate_hz: float = 1.0) -> Collection:
+def read_csv(path: str | Path, rate_hz: float | None = None) -> Collection:
     """Signals and labels of a CSV file with a header line."""
     polars = _polars("reading a CSV file")
     path = check_file(path)
@@ -35,7 +35,7 @@ def read_csv(path: str | Path, rate_hz: float = 1.0) -> Collection:
     return _collection(path, _without_blank_end(frame), lambda row: f"line {_csv_line(path, row)}", rate_hz)
 
 
-def read_parquet(path: str | Path, rate_hz: float = 1.0) -> Collection:
+def read_parquet(path: str | Path, rate_hz: float | None = None) -> Collection:
     """Signals and labels of a Parquet file."""
     polars = _polars("reading a Parquet file")
     path = check_file(path)
@@ -113,7 +113,7 @@ def _without_blank_end(frame: Any) -> Any:
     return frame.head(frame.height - n_blank)
 
 
-def _collection(path: Path, frame: Any, place: Place, rate_hz: float) -> Collection:
+def _collection(path: Path, frame: Any, place: Place, rate_hz: float | None) -> Collection:
     _check_rows(path, frame, place)
     values = [_numbers(path, frame[name], place) for name in frame.columns if name not in SPECIAL]
     times = [_times(path, frame[name], place) for name in frame.columns if name == TIME_COLUMN]

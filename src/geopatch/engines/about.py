@@ -31,8 +31,13 @@ class About:
     encoder: str  # digest of config and weights
     widths: Widths
     patch_length: int
-    rate_hz: float
+    rate_hz: float | None  # None: trained on signals whose rate was not known
     length: int  # samples in the longest training window
+
+    @property
+    def clock_hz(self) -> float:
+        """Samples a second; where the rate is not known, a sample counts as a second."""
+        return 1.0 if self.rate_hz is None else self.rate_hz
 
     def as_dict(self) -> dict[str, Any]:
         return {"format": FORMAT, **dataclasses.asdict(self)}
@@ -58,6 +63,6 @@ def about_model(model: GeoPatch) -> About:
         encoder=digest(model.encoder_),
         widths=Widths(config.embedding, config.max_patches, config.width),
         patch_length=config.patch_length,
-        rate_hz=float(model.card_.data["rate_hz"]),
+        rate_hz=model.rate_hz_,
         length=int(model.card_.data["lengths"][1]),
     )

@@ -152,7 +152,7 @@ def check_text(what: str, text: str) -> None:
 
 def _patch_seconds(encoding: Encoding, signals: Sequence[Signal], patch_length: int) -> npt.NDArray[np.float32]:
     lengths = np.asarray([signal.length for signal in signals])[:, None]
-    rates = np.asarray([signal.rate_hz for signal in signals])[:, None, None]
+    rates = np.asarray([signal.clock_hz for signal in signals])[:, None, None]
     stops = np.minimum(encoding.starts + patch_length, lengths)
     seconds = np.stack([encoding.starts, stops], axis=2) / rates
     return np.where(encoding.valid[..., None], seconds, 0).astype(np.float32)

@@ -110,7 +110,12 @@ class Gallery:
         """
         if isinstance(recording, Signal):
             recording = Recording(recording, recording.id)
-        recording = replace(recording, signal=self._timed(recording.signal))
+        recording = replace(
+            recording,
+            signal=recording.signal
+            if recording.signal.rate_hz
+            else replace(recording.signal, rate_hz=self.about.clock_hz),
+        )
         found = cut_windows(recording.signal.id, [recording], window or self._window())
         rows = [
             {
@@ -241,17 +246,13 @@ class Gallery:
             known = self.engine.known([signal.id for signal in batch]) if existing == "skip" else set()
             wanted = [n for n, signal in enumerate(batch) if signal.id not in known]
             if wanted:
-                chosen = [self._timed(batch[n]) for n in wanted]
+                chosen = [batch[n].at_rate(self.about.rate_hz) for n in wanted]
                 encoding = self.model.encode(chosen)
                 told = [told[n] for n in wanted]
                 yield entries_from(encoding, chosen, self.about, metadata=told, keep_windows=keep_windows)
 
-    def _timed(self, signal: Signal) -> Signal:
-        """Arrays come without a rate (1 Hz) and are taken to have the model's, as in `GeoPatch.encode`."""
-        return replace(signal, rate_hz=self.about.rate_hz) if signal.rate_hz == 1.0 else signal
-
     def _window(self) -> WindowConfig:
-        return WindowConfig(rate_hz=self.about.rate_hz, length_s=self.about.length / self.about.rate_hz)
+        return WindowConfig(rate_hz=self.about.clock_hz, length_s=self.about.length / self.about.clock_hz)
 
 
 def _are(items: Sequence[object], kind: type) -> bool:

@@ -52,7 +52,7 @@ def draw(
 ) -> None:
     """The first channel over seconds, centred on its median or on a given level."""
     middle = np.nanmedian(signal.values[:, 0]) if level is None else level
-    time_s = np.arange(signal.length) / signal.rate_hz
+    time_s = np.arange(signal.length) / signal.clock_hz
     axes.plot(time_s, signal.values[:, 0] - middle, color=colour, linewidth=width, linestyle=style, label=name)
     tidy(axes)
 

@@ -59,7 +59,7 @@ def _draw_stress(axes: Axes, signal: Signal, stress: Stress) -> None:
 
 
 def _shade_lost(axes: Axes, signal: Signal, query: Signal) -> None:
-    lost = np.flatnonzero((signal.observed & ~query.observed).any(1)) / signal.rate_hz
+    lost = np.flatnonzero((signal.observed & ~query.observed).any(1)) / signal.clock_hz
     if len(lost):
         axes.axvspan(lost[0], lost[-1], color=FAINT, alpha=0.3, linewidth=0)
 
@@ -72,10 +72,10 @@ def _draw_chunks(axes: Axes, query: Signal, chunks: int, level: float) -> None:
     axes.set_ylim(low - 0.08 * (high - low), high)  # room for the numbers
     edges = np.cumsum([0, *(len(parts[n]) for n in order)])
     for n, start, stop in zip(order, edges, edges[1:], strict=False):
-        time_s = np.arange(start, stop) / query.rate_hz
+        time_s = np.arange(start, stop) / query.clock_hz
         axes.plot(time_s, query.values[start:stop, 0] - level, color=RIGHT, linewidth=1.6)
-        axes.axvline(stop / query.rate_hz, color=FAINT, linewidth=0.7, linestyle=":")
-        place = ((start + stop) / 2 / query.rate_hz, 0.02)
+        axes.axvline(stop / query.clock_hz, color=FAINT, linewidth=0.7, linestyle=":")
+        place = ((start + stop) / 2 / query.clock_hz, 0.02)
         axes.annotate(str(n + 1), place, xycoords=("data", "axes fraction"), ha="center", fontsize=7, color=RECORDED)
 
 
@@ -84,7 +84,7 @@ def _draw_noise(axes: Axes, signal: Signal, stress: Stress) -> None:
     batch, seen = patchify(stack([signal]), PatchConfig()), DescriptorSpread()
     seen(batch, 0)
     noisy = GeometryNoise(stress.strength, seen.spread)(batch, 0)
-    time_s = batch.scaffold.centres[batch.valid].numpy() / signal.rate_hz
+    time_s = batch.scaffold.centres[batch.valid].numpy() / signal.clock_hz
     for found, colour, name in ((batch, FAINT, "as recorded"), (noisy, RIGHT, "query")):
         slope = found.geometry.descriptors[batch.valid][:, 0].numpy()
         axes.plot(time_s, slope, color=colour, linewidth=1.2, marker="o", markersize=3.5, label=name)

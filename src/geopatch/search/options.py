@@ -61,8 +61,8 @@ class SearchOptions:
     k: int = _option(10, "How many hits to return.", low=1)
     scorer: str = _option("fused", "What ranks the shortlist.")
     shortlist: int | None = _option(None, "Candidates by cosine that the scorer ranks; 50, or k where more.", low=1)
-    where: Where = _option(None, "Filter over metadata, such as: sex == 'F' and 40 <= age < 60")
-    protocol: Protocol | str | None = _option(None, "Leave out windows of the query's own record.")
+    where: Where = _option(None, "Filter over metadata, such as: sex == 'F' and 40 <= age < 60")  # noqa: RUF009
+    protocol: Protocol | str | None = _option(None, "Leave out windows of the query's own record.")  # noqa: RUF009
     guard_s: float = _option(0.0, "Seconds round the query that count as overlapping it.", low=0)
     min_gap_s: float = _option(0.0, "Seconds between the starts of two hits of one record.", low=0)
     min_score: float | None = _option(None, "Leave out hits that score less.")

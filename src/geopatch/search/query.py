@@ -84,7 +84,7 @@ def _stored(gallery: Searchable, query: str | Span) -> Asked | Signal:
         raise GalleryError(
             f"the gallery has no window of record {query.record!r} between {query.start_s:g} and {query.stop_s:g} s"
         )
-    slack = SAMPLE_SLACK / gallery.about.rate_hz
+    slack = SAMPLE_SLACK / gallery.about.clock_hz
     for entries in parts:
         same = (abs(entries.start_s - query.start_s) < slack) & (abs(entries.stop_s - query.stop_s) < slack)
         if same.any():
@@ -102,11 +102,11 @@ def _joined(span: Span, windows: Iterable[Signal | None]) -> Signal:
     told = f"record {span.record!r} from {span.start_s:g} to {span.stop_s:g} s"
     if not kept:
         raise GalleryError(f"the gallery keeps no values of {told}; add its windows with keep_windows=True")
-    rate_hz = kept[0].rate_hz
-    values = np.full((round((span.stop_s - span.start_s) * rate_hz), kept[0].values.shape[1]), np.nan, np.float32)
+    rate_hz, clock_hz = kept[0].rate_hz, kept[0].clock_hz
+    values = np.full((round((span.stop_s - span.start_s) * clock_hz), kept[0].values.shape[1]), np.nan, np.float32)
     filled = np.zeros(len(values), dtype=bool)
     for window in kept:
-        first = round((window.start_s - span.start_s) * rate_hz)
+        first = round((window.start_s - span.start_s) * clock_hz)
         inside = slice(max(first, 0), max(first + window.length, 0))
         size = len(filled[inside])
         values[inside] = window.values[max(-first, 0) :][:size]
@@ -120,8 +120,7 @@ def encode(gallery: Searchable, signals: Sequence[Signal], model: GeoPatch | Non
     """Signals encoded together."""
     if model is None:
         raise GalleryError("searching by a signal needs the gallery's model; give model=GeoPatch.load(folder)")
-    rate_hz = gallery.about.rate_hz
-    timed = [replace(signal, rate_hz=rate_hz) if signal.rate_hz == 1.0 else signal for signal in signals]
+    timed = [signal.at_rate(gallery.about.rate_hz) for signal in signals]
     numbered = [replace(signal, id=str(n)) for n, signal in enumerate(timed)]  # two queries may have one id
     entries = entries_from(model.encode(numbered), numbered, gallery.about, keep_windows=False)
     return [

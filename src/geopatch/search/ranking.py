@@ -126,7 +126,7 @@ def _distances(
 
 def _path_seconds(query: Signal, hit: Signal, band: float, encoder: Encoder | None) -> npt.NDArray[np.float64]:
     asked, given = scaled(_needed(encoder), [query, hit])
-    seconds: npt.NDArray[np.float64] = dtw_path(asked, given, band) / np.asarray([query.rate_hz, hit.rate_hz])
+    seconds: npt.NDArray[np.float64] = dtw_path(asked, given, band) / np.asarray([query.clock_hz, hit.clock_hz])
     return seconds
 
 

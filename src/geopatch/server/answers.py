@@ -31,7 +31,7 @@ class State(BaseModel):
 class SignalOut(BaseModel):
     """Values over time, null where nothing was measured."""
 
-    rate_hz: float
+    rate_hz: float | None
     channels: list[str]
     values: list[list[float | None]]
 
@@ -156,7 +156,7 @@ class InfoOut(BaseModel):
     encoder: str
     windows: int
     indexed: int
-    rate_hz: float
+    rate_hz: float | None
     window_s: float
     channels: int
     searchable_by_signal: bool
@@ -200,7 +200,7 @@ def drawn_out(signal: Signal, *, rate_known: bool) -> Json:
         "id": signal.id,
         "record": signal.record,
         "start_s": signal.start_s,
-        "rate_hz": signal.rate_hz,
+        "rate_hz": signal.clock_hz,
         "rate_known": rate_known,
         "channels": list(signal.channels),
         "samples": signal.length,

@@ -39,7 +39,7 @@ def _signal(names: Sequence[str], table: Table, stem: str, named: bool) -> Signa
     kept = [n for n in kept if not np.isnan(table[:, n]).all()] or kept
     if not kept:
         raise DataError(f"the table has no column of a signal, only {', '.join(names)}; add one")
-    rate_hz = 1.0 if times is None else _rate_hz(table[:, times] * SECONDS[names[times].lower()])
+    rate_hz = None if times is None else _rate_hz(table[:, times] * SECONDS[names[times].lower()])
     with np.errstate(over="ignore"):
         values = table[:, kept].astype(np.float32)
     return Signal.from_array(values, stem, rate_hz, [names[n] for n in kept] if named else ())

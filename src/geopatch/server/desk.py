@@ -78,7 +78,7 @@ class Desk:
 
     def _check(self, asked: OptionsIn, query: str | Span | Signal) -> None:
         """What would keep all others waiting."""
-        rate_hz = self.gallery.about.rate_hz
+        rate_hz = self.gallery.about.clock_hz
         samples = query.length if isinstance(query, Signal) else 0
         if isinstance(query, Span):
             samples = round(min(query.stop_s - query.start_s, 1e9) * rate_hz)

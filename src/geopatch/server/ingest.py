@@ -43,9 +43,9 @@ class Stream:
 
     def __post_init__(self) -> None:
         told = Fraction(self.rate_hz).limit_denominator(1000)
-        self.ratio = Fraction(self.about.rate_hz).limit_denominator(1000) / told if told else Fraction(0)
+        self.ratio = Fraction(self.about.clock_hz).limit_denominator(1000) / told if told else Fraction(0)
         if not Fraction(1, 10_000) < self.ratio < 10_000:
-            raise ConfigError(f"cannot bring {self.rate_hz:g} Hz to {self.about.rate_hz:g} Hz; check rate_hz")
+            raise ConfigError(f"cannot bring {self.rate_hz:g} Hz to {self.about.clock_hz:g} Hz; check rate_hz")
         self.step = max(self.about.length // OVERLAP, 1)
         self.reach = 0 if self.ratio == 1 else int(FILTER_REACH * max(1.0, float(1 / self.ratio))) + 1
         while self._span(self.next)[0] < self.first:  # taken up in the middle: windows stay on their grid
@@ -101,11 +101,11 @@ class Stream:
         skip = place * self.step - int(first * self.ratio)
         timed = Signal(values, self.name, self.rate_hz, self.channels)
         if self.reach:
-            timed = timed.resampled(self.about.rate_hz)
+            timed = timed.resampled(self.about.clock_hz)
         part = timed.values[skip : skip + self.about.length]
         if np.isnan(part).all():
             return None
-        start_s = place * self.step / self.about.rate_hz
+        start_s = place * self.step / self.about.clock_hz
         name = f"{self.name}@{start_s:.10g}s"
         return Signal(part, name, self.about.rate_hz, self.channels, self.name, start_s)
 
@@ -122,7 +122,7 @@ class Streams:
 
     def get(self, name: str, values: Values, rate_hz: float | None, channels: Sequence[str], offset: int) -> Stream:
         """The stream of that name; a new one starts where its first chunk does."""
-        rate, width = float(rate_hz or self._about.rate_hz), values.shape[1]
+        rate, width = float(rate_hz or self._about.clock_hz), values.shape[1]
         stream = self._running.get(name)
         if stream is None:
             if len(self._running) >= self._most:

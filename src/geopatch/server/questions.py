@@ -40,11 +40,11 @@ class SignalIn(Strict):
     record: Text | None = None
     start_s: FiniteFloat = 0.0
 
-    def as_signal(self, limits: Limits, rate_hz: float) -> Signal:
+    def as_signal(self, limits: Limits, rate_hz: float | None) -> Signal:
         """At the rate of the gallery."""
         name, record = self.id or self.record or "query", self.record or ""
-        given = Signal.from_array(json_values(self.values), name, self.rate_hz or rate_hz, self.channels)
-        signal = at_rate(checked(given, limits), rate_hz, known=True)
+        given = Signal.from_array(json_values(self.values), name, self.rate_hz, self.channels)
+        signal = at_rate(checked(given, limits), rate_hz)
         if (signal.id, signal.record, signal.start_s) == (name, record, self.start_s):
             return signal  # most queries: every further copy would be checked anew
         return Signal(signal.values, name, signal.rate_hz, signal.channels, record, float(self.start_s))
@@ -59,7 +59,7 @@ class QueryIn(Strict):
     stop_s: FiniteFloat | None = None
     signal: SignalIn | None = None
 
-    def as_query(self, limits: Limits, rate_hz: float) -> str | Span | Signal:
+    def as_query(self, limits: Limits, rate_hz: float | None) -> str | Span | Signal:
         given = [part for part in (self.id, self.record, self.signal) if part is not None]
         if len(given) != 1:
             raise ConfigError("give one of `id`, `record` with `start_s` and `stop_s`, or `signal`")
@@ -145,16 +145,13 @@ class EndIn(Strict):
     stream: Text
 
 
-def at_rate(signal: Signal, rate_hz: float, *, known: bool) -> Signal:
-    """At another rate; a signal that came without one is taken to have it."""
-    if signal.rate_hz == rate_hz:
-        return signal
-    if not known:
-        return Signal(signal.values, signal.id, rate_hz, signal.channels, signal.record, signal.start_s)
-    growth = rate_hz / signal.rate_hz
-    if signal.values.size * growth > 4 * Limits().values or not 1e-4 < growth < 1e4:
-        raise ConfigError(f"cannot bring a signal of {signal.rate_hz:g} Hz to {rate_hz:g} Hz; check its rate")
-    return signal.resampled(rate_hz)
+def at_rate(signal: Signal, rate_hz: float | None) -> Signal:
+    """At the rate of the gallery; a signal that came without one is taken to have it."""
+    if signal.rate_hz is not None and rate_hz is not None:
+        growth = rate_hz / signal.rate_hz
+        if signal.values.size * growth > 4 * Limits().values or not 1e-4 < growth < 1e4:
+            raise ConfigError(f"cannot bring a signal of {signal.rate_hz:g} Hz to {rate_hz:g} Hz; check its rate")
+    return signal.at_rate(rate_hz)
 
 
 def bounded_filter(where: str | Mapping[str, Any] | None, most: int) -> Filter | None:

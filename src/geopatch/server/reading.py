@@ -91,7 +91,7 @@ async def search_file(
     start, desk = time.perf_counter(), desk_of(request)
     asked = _options(options)
     signal = await uploaded(desk, file, rate_hz)
-    query = at_rate(signal, desk.gallery.about.rate_hz, known=signal.rate_hz != 1.0)
+    query = at_rate(signal, desk.gallery.about.rate_hz)
     return _timed(await desk.search(asked, _part(query, start_s, stop_s)), start)
 
 
@@ -120,7 +120,7 @@ def info(request: Request) -> Any:
             "windows": found.windows,
             "indexed": found.indexed,
             "rate_hz": about.rate_hz,
-            "window_s": about.length / about.rate_hz,
+            "window_s": about.length / about.clock_hz,
             "channels": desk.channels,
             "searchable_by_signal": desk.gallery.model is not None,
             "writable": desk.writer is not None,
@@ -168,7 +168,7 @@ def window(request: Request, id: Annotated[Text, Query()]) -> Any:
 async def read(request: Request, file: Annotated[list[UploadFile], File()], rate_hz: Rate = None) -> Any:
     """The signal of a file, for drawing; nothing is kept. Send .csv, .json, .npy, .wav, .zip, or .hea with .dat."""
     signal = await uploaded(desk_of(request), file, rate_hz)
-    return JSONResponse(answers.drawn_out(signal, rate_known=signal.rate_hz != 1.0))
+    return JSONResponse(answers.drawn_out(signal, rate_known=signal.rate_hz is not None))
 
 
 async def uploaded(desk: Desk, files: list[UploadFile], rate_hz: float | None) -> Signal:
@@ -190,7 +190,7 @@ def _part(signal: Signal, start_s: float | None, stop_s: float | None) -> Signal
     if start_s is None and stop_s is None:
         return signal
     span = Span(signal.id, start_s or 0.0, signal.duration_s if stop_s is None else stop_s)
-    first, last = (round(min(max(second, -1e9), 1e9) * signal.rate_hz) for second in (span.start_s, span.stop_s))
+    first, last = (round(min(max(second, -1e9), 1e9) * signal.clock_hz) for second in (span.start_s, span.stop_s))
     return signal.window(first, min(last, signal.length))
 
 

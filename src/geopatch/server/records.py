@@ -54,7 +54,7 @@ def joined(name: str, windows: list[Signal]) -> Signal:
         for window in windows
         if window.rate_hz == first.rate_hz and window.values.shape[1] == first.values.shape[1]
     ]
-    starts = [round((window.start_s - first.start_s) * first.rate_hz) for window in alike]
+    starts = [round((window.start_s - first.start_s) * first.clock_hz) for window in alike]
     length = max(start + window.length for start, window in zip(starts, alike, strict=True))
     values = np.full((length, first.values.shape[1]), np.nan, dtype=np.float32)
     for start, window in zip(starts, alike, strict=True):

@@ -97,7 +97,7 @@ class Searcher:
         """Queries of like lengths in one batch: the shorter are padded to the longest."""
         groups: dict[int, list[int]] = defaultdict(list)
         for n, query in enumerate(queries):
-            groups[_samples(query, self.gallery.about.rate_hz).bit_length()].append(n)
+            groups[_samples(query, self.gallery.about.clock_hz).bit_length()].append(n)
         found: dict[int, Asked | GeoPatchError] = {}
         for members in groups.values():
             found.update(zip(members, self._asked([queries[n] for n in members]), strict=True))

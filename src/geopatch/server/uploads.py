@@ -49,8 +49,8 @@ def checked(signal: Signal, limits: Limits, rate_hz: float | None = None) -> Sig
             f"a signal may have {limits.values} values in {limits.channels} channels, "
             f"got {signal.length} samples of {signal.values.shape[1]}; send a part of it"
         )
-    rate = float(rate_hz if rate_hz is not None and signal.rate_hz == 1.0 else signal.rate_hz)
-    if not LOWEST_HZ <= rate <= HIGHEST_HZ:
+    rate = rate_hz if signal.rate_hz is None else signal.rate_hz
+    if rate is not None and not LOWEST_HZ <= rate <= HIGHEST_HZ:
         raise DataError(f"expected a rate of {LOWEST_HZ:g} to {HIGHEST_HZ:g} Hz, got {rate:g}")
     if rate == signal.rate_hz and max(len(signal.id), len(signal.record)) <= LONGEST_ID:
         return signal
@@ -81,8 +81,9 @@ def _read_json(data: bytes, stem: str, most: int) -> Signal:
     except (ValueError, RecursionError) as error:
         raise DataError("the file is no JSON, or nested too deeply; write it again") from error
     fields = told if isinstance(told, dict) else {"values": told}
-    rate_hz, channels = fields.get("rate_hz", 1.0), fields.get("channels") or []
-    if isinstance(rate_hz, bool) or not isinstance(rate_hz, (int, float)) or not math.isfinite(rate_hz):
+    rate_hz, channels = fields.get("rate_hz"), fields.get("channels") or []
+    plain = isinstance(rate_hz, (int, float)) and not isinstance(rate_hz, bool)
+    if rate_hz is not None and not (plain and math.isfinite(rate_hz)):
         raise DataError("expected rate_hz as one number")
     if not isinstance(channels, list) or not all(isinstance(channel, str) for channel in channels):
         raise DataError("expected channels as a list of names")

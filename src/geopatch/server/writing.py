@@ -43,7 +43,7 @@ async def add_file(
     told = _metadata(metadata)
     signal = await uploaded(desk, file, rate_hz)
     named = Signal(signal.values, record, signal.rate_hz, signal.channels)
-    windows = named.duration_s * 2 / (desk.gallery.about.length / desk.gallery.about.rate_hz)
+    windows = named.duration_s * 2 / (desk.gallery.about.length / desk.gallery.about.clock_hz)
     if windows > desk.limits.record_windows:
         raise ConfigError(f"a recording may make {desk.limits.record_windows} windows, got {windows:.0f}; send a part")
     written = await desk.writes.add_recording(named, told)

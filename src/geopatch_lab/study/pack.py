@@ -108,7 +108,7 @@ def shortened(windows: WindowSet, longest: int) -> WindowSet:
     from scipy.signal import resample_poly
 
     signals = (
-        replace(signal, values=resample_poly(signal.values, 1, factor, axis=0), rate_hz=signal.rate_hz / factor)
+        replace(signal, values=resample_poly(signal.values, 1, factor, axis=0), rate_hz=signal.clock_hz / factor)
         for signal in windows.signals
     )
     return replace(windows, signals=tuple(signals))
@@ -177,7 +177,7 @@ def write_pack(path: Path, split: WindowSplit, made: str) -> None:
     low, high = np.nanmin(everything, axis=0), np.nanmax(everything, axis=0)
     step = np.where(high > low, (high.astype(np.float64) - low) / LEVELS, 1.0)
     arrays: Arrays = {"low": low, "step": step, "made_from": np.asarray(made)}
-    arrays["rate_hz"] = np.asarray(split.test.signals[0].rate_hz)
+    arrays["rate_hz"] = np.asarray(split.test.signals[0].clock_hz)
     for side, windows in parts.items():
         arrays[f"{side}_values"] = _as_int16(stacks[side], low, step)
         arrays.update({f"{side}_{name}": column for name, column in _columns(windows).items()})
