@@ -25,6 +25,7 @@ ORDER = (
     "version",
     "errors",
     "storage",
+    "notebook",
     "signal",
     "warp",
     "protocol",
