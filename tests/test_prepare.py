@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from geopatch.data.cache import Cache, window_pairs, write_cache
+from geopatch.data.collection import WindowSet
 from geopatch.data.prepare import prepare
-from geopatch.data.recording import WindowConfig, WindowSet, cut_windows
+from geopatch.data.recording import WindowConfig, cut_windows
 from geopatch.data.sample import basic_motions, mitdb_minutes
 from geopatch.errors import ConfigError, DataError
 

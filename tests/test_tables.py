@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from geopatch.data.npz import read_npz
-from geopatch.data.tables import read_csv, read_parquet
+from geopatch.data.tables import read_csv, read_npz, read_parquet
 from geopatch.errors import DataError, MissingExtraError
 
 LONG = """id,time,x,y,label

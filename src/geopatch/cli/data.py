@@ -16,7 +16,7 @@ from rich.table import Table
 from geopatch.cli import options
 from geopatch.data import catalog
 from geopatch.data.catalog import CATALOG, DataSet
-from geopatch.data.inventory import Inventory, take_inventory
+from geopatch.data.collection import Inventory, take_inventory
 from geopatch.data.prepare import prepare as make
 from geopatch.data.recording import ANCHORS, WindowConfig
 from geopatch.errors import ConfigError

@@ -12,7 +12,7 @@ import click
 from geopatch.cli import options, sets
 from geopatch.data import Collection, load_split, read
 from geopatch.data.catalog import CATALOG
-from geopatch.data.recording import WindowSet
+from geopatch.data.collection import WindowSet
 from geopatch.errors import ConfigError, one_of
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Row, Trained, append_rows, evaluate, train
