@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-from geopatch.train.fit import Progress
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
-Report = Callable[[Progress], None]
+    from geopatch.train.fit import Progress
+
+Report: TypeAlias = "Callable[[Progress], None]"
 CountReport = Callable[[str, int, int], None]  # what, how many are done, of how many
 
 LINES = 10  # on a stream that is no terminal

@@ -2,6 +2,10 @@
 
 The work goes to a hidden sibling, which takes the place of the target only when all of it has reached the disk.
 Whatever ends the block early (an error, Ctrl-C) removes the sibling and leaves the target as it was.
+
+The standard library has no such writer. `atomicwrites` is no longer maintained, and the like of it (`atomicfile`,
+`safer`) replace single files only, sync neither file nor folder, and pass the system's errors on; folders are replaced
+here for models, caches and galleries.
 """
 
 from __future__ import annotations
@@ -166,8 +170,8 @@ def _number(error: Exception) -> int:
         return error.errno
     if re.search(r"\d+ requested and \d+ written", str(error)):
         return errno.ENOSPC
-    found = re.search(r"\(os error (\d+)\)", str(error))
-    return int(found[1]) if found else 0
+    match = re.search(r"\(os error (\d+)\)", str(error))
+    return int(match[1]) if match else 0
 
 
 def _concerns(error: OSError, places: tuple[Path, ...]) -> bool:

@@ -95,7 +95,7 @@ def read_frames(path: str | Path, config: AudioConfig | None = None, id: str | N
 
 
 def frames(sound: Signal, config: AudioConfig | None = None) -> Signal:
-    """What the config asks for: log-mel bands or cepstral coefficients."""
+    """Log-mel bands or cepstral coefficients, as the config says."""
     config = config or AudioConfig()
     return mfcc(sound, config) if config.features == "mfcc" else log_mel(sound, config)
 

@@ -1,6 +1,6 @@
 """Samples that come with the package: gestures with the archive's split, and minutes of annotated ECG.
 
-Where they come from, and under which licence, is told in `samples/README.md`.
+Where they come from, and under which licence: `samples/README.md`.
 """
 
 from __future__ import annotations
