@@ -42,6 +42,19 @@ def test_long_csv(tmp_path: Path) -> None:
     np.testing.assert_array_equal(second.values, [[5, np.nan], [np.nan, np.nan], [9, 10]])
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_signals_keep_the_order_in_which_they_appear(suffix: str, tmp_path: Path) -> None:
+    ids = ["s0", "s2", "s1", "s10", "s2", "s0", "7", "11", "7"]
+    frame = pl.DataFrame({"id": ids, "x": [float(n) for n in range(9)], "label": [f"of {id}" for id in ids]})
+    path = tmp_path / f"a.{suffix}"
+    frame.write_csv(path) if suffix == "csv" else frame.write_parquet(path)
+    collection = read_csv(path) if suffix == "csv" else read_parquet(path)
+    assert [signal.id for signal in collection.signals] == ["s0", "s2", "s1", "s10", "7", "11"]
+    assert collection.labels is not None
+    assert collection.labels.tolist() == [f"of {signal.id}" for signal in collection.signals]
+    assert {signal.rate_hz for signal in collection.signals} == {None}
+
+
 def test_times_may_be_dates(tmp_path: Path) -> None:
     text = "id,time,x\na,2024-01-02 00:00:00,2\na,2024-01-01 00:00:00,1\n"
     assert read_csv(write(tmp_path, "a.csv", text)).signals[0].values[:, 0].tolist() == [1, 2]

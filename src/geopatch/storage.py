@@ -3,9 +3,8 @@
 The work goes to a hidden sibling, which takes the place of the target only when all of it has reached the disk.
 Whatever ends the block early (an error, Ctrl-C) removes the sibling and leaves the target as it was.
 
-The standard library has no such writer. `atomicwrites` is no longer maintained, and the like of it (`atomicfile`,
-`safer`) replace single files only, sync neither file nor folder, and pass the system's errors on; folders are replaced
-here for models, caches and galleries.
+No kept library does this: `atomicwrites`, which did it for single files, has been archived since 2022 and points to
+`os.replace`, which is used here; models, caches and galleries are folders.
 """
 
 from __future__ import annotations
