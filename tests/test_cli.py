@@ -202,6 +202,29 @@ def test_help_is_light() -> None:
     assert {"torch", "rich", "sklearn", "scipy", "polars", "numpy"} & set(loaded.split()) == set()
 
 
+@pytest.mark.parametrize("arguments", ["--help", "fit --help"])
+def test_help_answers_within_300_ms_of_cpu_time(arguments: str) -> None:
+    code = "import resource, sys\nfrom geopatch.cli import main\n"
+    code += f"try: main({arguments.split()!r})\nexcept SystemExit: pass\n"
+    code += "used = resource.getrusage(resource.RUSAGE_SELF)\nprint(used.ru_utime + used.ru_stime)"
+    seconds = [float(subprocess.check_output([sys.executable, "-c", code], text=True).split()[-1]) for _ in range(3)]
+    assert min(seconds) < 0.3
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_verbs_flags_and_choices(shell: str) -> None:
+    def completed(*words: str) -> str:
+        number = words[-1] if shell == "fish" else str(len(words) - 1)  # fish gives the word, the others its number
+        line = " ".join(words[:-1] if shell == "fish" else words)
+        variables = {"_GEOPATCH_COMPLETE": f"{shell}_complete", "COMP_WORDS": line, "COMP_CWORD": number}
+        command = [sys.executable, "-m", "geopatch"]
+        return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables}).stdout
+
+    assert "fit" in completed("geopatch", "fi")
+    assert "--preset" in completed("geopatch", "fit", "--pre")
+    assert "paper" in completed("geopatch", "fit", "--preset", "p")
+
+
 def test_without_a_verb_there_is_help(run: Run) -> None:
     assert run() == run("--help")
     assert run().code == 0

@@ -18,6 +18,7 @@ from conftest import awkward
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -286,6 +287,97 @@ def test_another_seed_gives_another_model(X: Array) -> None:
     assert digest(geopatch(random_state=1).fit(X, Y).encoder_) != digest(geopatch(random_state=2).fit(X, Y).encoder_)
 
 
+def test_random_state_is_scikit_learns(X: Array) -> None:
+    """A number, a RandomState or None; the seed that was used is kept and gives the same model again."""
+    drawn = geopatch(random_state=np.random.RandomState(3)).fit(X, Y)
+    same = geopatch(random_state=np.random.RandomState(3)).fit(X, Y)
+    assert drawn.seed_ == same.seed_
+    assert digest(geopatch(random_state=drawn.seed_).fit(X, Y).encoder_) == digest(drawn.encoder_)
+    chance = geopatch(random_state=None)
+    assert chance.fit(X, Y).seed_ != chance.fit(X, Y).seed_
+
+
+def test_parameters_are_flat(X: Array) -> None:
+    estimator = GeoPatch(max_steps=1, device="cpu").set_params(width=16, embedding=8, max_patches=4, amplitude="both")
+    assert estimator.get_params()["width"] == 16
+    config = estimator.fit(X, Y).encoder_.config
+    assert (config.width, config.embedding, config.amplitude, config.layers) == (16, 8, "both", 2)
+    assert estimator.history_[-1]["step"] == 1
+
+
+def test_a_grid_search_tries_them(X: Array) -> None:
+    pipeline = make_pipeline(geopatch(model=None, train=None, width=16, max_steps=1), KNeighborsClassifier(1))
+    search = GridSearchCV(pipeline, {"geopatch__embedding": [4, 8], "geopatch__preset": ["default", "paper"]}, cv=2)
+    search.fit(X, Y)
+    assert len(search.cv_results_["params"]) == 4
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_the_history_is_what_callbacks_get(X: Array) -> None:
+    seen: list[dict[str, Any]] = []
+    fitted = geopatch(callbacks=[seen.append], train=None, max_steps=5, batch_size=8).fit(X, Y)
+    assert fitted.history_ == seen
+    assert [row["step"] for row in seen] == [1, 2, 3, 4, 5]
+    assert set(seen[0]) == {"step", "steps", "loss", "validation_loss"}
+    assert fitted.card_.scores["loss"] == seen[-1]["loss"]
+
+
+@pytest.mark.parametrize("answer", [True, np.True_])
+def test_a_callback_ends_the_training(answer: Any, X: Array) -> None:
+    stop = geopatch(callbacks=[lambda row: answer if row["step"] == 3 else None], train=None, max_steps=9).fit(X, Y)
+    assert [row["step"] for row in stop.history_] == [1, 2, 3]
+    assert (stop.card_.scores["step"], stop.card_.scores["steps"]) == (3, 3)
+
+
+def test_a_training_that_is_ended_keeps_its_best_step(X: Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geopatch.train.validation.MIN_WINDOWS", 2)
+    train = TrainConfig(max_steps=60, batch_size=8, validation=0.4)
+    stop = geopatch(callbacks=[lambda row: row["step"] == 2], train=train).fit(X, Y)  # before the first validation
+    assert (stop.card_.scores["step"], stop.card_.scores["steps"]) == (2, 2)
+    assert stop.card_.scores["validation_loss"] is not None
+
+
+LEADS = ("MLII", "V5")
+
+
+def named(X: npt.NDArray[Any], channels: tuple[str, ...]) -> list[Signal]:
+    return [Signal.from_array(values, id=str(n), channels=channels) for n, values in enumerate(X)]
+
+
+@pytest.fixture
+def leads(rng: np.random.Generator) -> npt.NDArray[Any]:
+    return rng.normal(size=(COUNT, LENGTH, 2)).cumsum(axis=1)
+
+
+def test_channels_are_matched_by_name(leads: npt.NDArray[Any], tmp_path: Path) -> None:
+    mixed = [*named(leads[:5], LEADS), *named(leads[5:, :, ::-1], LEADS[::-1])]
+    fitted = geopatch().fit(mixed, Y)
+    assert digest(fitted.encoder_) == digest(geopatch().fit(leads, Y).encoder_)
+    assert fitted.channels_ == LEADS
+    fitted.save(tmp_path / "model")
+    loaded = GeoPatch.load(tmp_path / "model", device="cpu")
+    assert loaded.channels_ == LEADS
+    expected = loaded.transform(leads)  # without names: as they stand
+    np.testing.assert_array_equal(loaded.transform(named(leads, LEADS)), expected)
+    np.testing.assert_array_equal(loaded.transform(named(leads[:, :, ::-1], LEADS[::-1])), expected)
+    three = np.concatenate([leads[:, :, :1], leads], axis=2)
+    np.testing.assert_array_equal(loaded.transform(named(three, ("I", *LEADS))), expected)
+
+
+def test_channels_that_do_not_fit_are_refused_with_both_lists(leads: npt.NDArray[Any]) -> None:
+    with pytest.raises(SignalError, match="signal '0' has the channels MLII, V1, signal '0' has MLII, V5"):
+        geopatch().fit([*named(leads, LEADS), *named(leads, ("MLII", "V1"))])
+    fitted = geopatch().fit(named(leads, LEADS))
+    with pytest.raises(SignalError, match="has the channels MLII, V1; expected MLII, V5"):
+        fitted.transform(named(leads, ("MLII", "V1")))
+
+
+def test_without_names_channels_stand_as_they_are(leads: npt.NDArray[Any]) -> None:
+    fitted = geopatch().fit(leads)
+    assert fitted.channels_ == ()
+    np.testing.assert_array_equal(fitted.transform(named(leads, LEADS)), fitted.transform(leads))
+
+
 def test_fit_leaves_the_callers_random_numbers_alone(X: Array) -> None:
     before, numbers = torch.get_rng_state(), np.random.get_state(legacy=True)
     geopatch().fit(X, Y).transform(X)
@@ -314,8 +406,33 @@ def test_a_saved_model_comes_back(X: Array, tmp_path: Path) -> None:
     assert loaded.card_ == fitted.card_
     assert loaded.train_config == fitted.train_config
     assert (loaded.random_state, loaded.seed_, loaded.n_features_in_) == (4, 4, LENGTH)
+    np.testing.assert_array_equal(loaded.classes_, fitted.classes_)
+    assert loaded.history_ == fitted.history_
     with pytest.raises(SignalError, match="the model was trained at 8 Hz"):
         loaded.transform(at_rate(X, 4.0))
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=list(LABELS))
+def test_a_loaded_model_knows_its_classes(labels: Any, X: Array, tmp_path: Path) -> None:
+    fitted = geopatch().fit(X, labels)
+    fitted.save(tmp_path / "model")
+    loaded = GeoPatch.load(tmp_path / "model")
+    assert loaded.classes_ is not None
+    assert loaded.classes_.tolist() == np.unique(np.ravel(labels)).tolist()
+
+
+def test_a_model_of_version_0_1_opens() -> None:
+    """Its vectors are those of then; a rate of 1 Hz meant that none was known."""
+    folder = Path(__file__).parent / "data" / "model-0.1"
+    loaded = GeoPatch.load(folder, device="cpu")
+    time = np.linspace(0, 1, 24)
+    X = np.stack([np.sin(2 * np.pi * (1 + n % 2) * time + n) for n in range(3)])
+    vectors = json.loads(folder.with_name("model-0.1.json").read_text())
+    np.testing.assert_allclose(loaded.transform(X), vectors, atol=1e-5)
+    assert (loaded.rate_hz_, loaded.channels_, loaded.seed_) == (None, (), 3)
+    assert (loaded.classes_, loaded.history_) == (None, [])
+    assert loaded.train_config.max_steps == 4
+    loaded.transform(at_rate(X, 50.0))
 
 
 def test_a_loaded_model_trains_again_to_the_same_weights(X: Array, fitted: GeoPatch, tmp_path: Path) -> None:
@@ -481,14 +598,14 @@ EXPECTED_TO_FAIL = {
 ROUNDING = "check_methods_sample_order_invariance"
 
 
-def named(check: Any) -> Any:
+def checked(check: Any) -> Any:
     """A check under its own name, marked where it is expected to fail."""
     name = str(check.func.__name__)
     marks = [pytest.mark.xfail(reason=EXPECTED_TO_FAIL[name])] if name in EXPECTED_TO_FAIL else []
     return pytest.param(check, id="-".join([name, *check.keywords]), marks=marks)
 
 
-@pytest.mark.parametrize("check", [named(check) for _, check in estimator_checks_generator(geopatch())])
+@pytest.mark.parametrize("check", [checked(check) for _, check in estimator_checks_generator(geopatch())])
 def test_scikit_learn_check(check: Any) -> None:
     try:
         check(geopatch())

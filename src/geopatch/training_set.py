@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import issparse
 
 from geopatch.errors import SignalError
 from geopatch.patches import LazyWindows, WindowBatch, stack
@@ -60,6 +59,8 @@ class TrainingSet:
 
 def signals_of(X: Any) -> Sequence[Signal]:
     """Signals from what people have; see `GeoPatch.fit`."""
+    from scipy.sparse import issparse
+
     if issparse(X):
         raise SignalError("sparse input is not supported: a 0 that is not stored is still a measurement; X.toarray()")
     return as_signals(X)
