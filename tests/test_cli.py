@@ -411,19 +411,19 @@ BAD: dict[str, tuple[Callable[[Path], object], Sequence[str], str]] = {
     "file as model": (nothing, ["encode", "waves.npz", "--model", "waves.npz", "--out", "v.npz"], "is no model folder"),
     "bad seeds": (nothing, ["evaluate", "waves", "--seeds", "2-1"], "seeds must name at least one, got '2-1'"),
     "seeds in words": (nothing, ["evaluate", "waves", "--seeds", "all"], "seeds must look like 0-2 or 0,1,2"),
-    "bad seed": (nothing, ["fit", "waves.npz", *FIT, "--seed", "-1"], "seed must lie within 0 and"),
-    "huge seed": (nothing, ["fit", "waves.npz", *FIT, "--seed", "9" * 30], "seed must lie within 0 and"),
+    "bad seed": (nothing, ["fit", "waves.npz", *FIT, "--seed", "-1"], "'--seed': -1 is not in the range"),
+    "huge seed": (nothing, ["fit", "waves.npz", *FIT, "--seed", "9" * 30], "is not in the range"),
     "bad device": (nothing, ["fit", "waves.npz", *FIT, "--device", "tpu"], "device must be auto, cpu, cuda or cuda:N"),
     "bad device, encode": (nothing, ["encode", "waves.npz", *ENCODE, "--device", "gpu0"], "device must be auto"),
     "no such GPU": (nothing, ["fit", "waves.npz", *FIT, "--device", "cuda:4096"], "usable CUDA GPU(s)"),
     "no devices": (nothing, ["fit", "waves.npz", *FIT, "--devices", "0"], "devices must be at least 1, got 0"),
     "bad config value": (nothing, ["fit", "waves.npz", *FIT, "--patch-length", "2"], "patch_length must be at least 3"),
-    "bad choice": (nothing, ["fit", "waves.npz", *FIT, "--fuse", "glue"], "fuse must be one of film"),
+    "bad choice": (nothing, ["fit", "waves.npz", *FIT, "--fuse", "glue"], "'glue' is not one of 'film'"),
     "bad descriptor": (nothing, ["fit", "waves.npz", *FIT, "--descriptors", "slope,colour"], "got 'colour'"),
     "bad width": (nothing, ["fit", "waves.npz", *FIT, "--width", "18"], "width must be a multiple of"),
-    "bad dropout": (nothing, ["fit", "waves.npz", *FIT, "--dropout", "2"], "dropout must be at least"),
+    "bad dropout": (nothing, ["fit", "waves.npz", *FIT, "--dropout", "2"], "dropout must be at most 1"),
     "NaN rate": (nothing, ["fit", "waves.npz", *FIT, "--learning-rate", "nan"], "learning_rate must be at least"),
-    "steps crossed": (nothing, ["fit", "waves.npz", *FIT, "--max-steps", "1"], "max_steps must be at least 2"),
+    "steps crossed": (nothing, ["fit", "waves.npz", *FIT, "--max-steps", "1"], "max_steps is 1 and min_steps 2"),
     "no number": (nothing, ["fit", "waves.npz", *FIT, "--epochs", "many"], "'many' is not a valid integer"),
     "unknown preset": (nothing, ["fit", "waves.npz", *FIT, "--preset", "best"], "'best' is not one of"),
     "unknown flag": (nothing, ["fit", "waves.npz", *FIT, "--colour", "red"], "No such option"),
@@ -653,7 +653,7 @@ def test_force_drops_a_state_that_does_not_fit(
     steps = watch_training(monkeypatch)
     ran = run("fit", data, *FIT, "--seed", "1", "--force")
     assert (ran.code, steps) == (0, [1, 2])
-    assert GeoPatch.load(data.parent / "new").seed == 1
+    assert GeoPatch.load(data.parent / "new").seed_ == 1
     assert not interrupted.exists()
 
 
@@ -675,7 +675,7 @@ def test_an_interrupted_replacement_keeps_the_old_model(
 
 def test_an_interrupted_evaluation_keeps_its_rows(run: Run, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def train(collection: Any, estimator: GeoPatch, preset: str) -> Any:
-        if estimator.seed == 1:
+        if estimator.random_state == 1:
             raise KeyboardInterrupt
         return retrieval.train(collection, estimator, preset)
 

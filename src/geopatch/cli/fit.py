@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for the trained model.")
 @click.option("--force", is_flag=True, help="Replace a model that is there, and any other training begun for it.")
 @click.option("--unlabelled", is_flag=True, help="Leave the labels aside: the views of a window are its positives.")
-@click.option("--seed", default=0, show_default=True, help="Seed of weights, order of windows and views.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    metavar="INTEGER",
+    help="Seed of weights, order of windows and views: one number gives one model.",
+)
 @options.target
 @options.data_root
 @options.cache
