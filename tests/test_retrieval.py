@@ -10,6 +10,7 @@ import naive
 import numpy as np
 import pytest
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.collection import Collection
 from geopatch.errors import ConfigError, SignalError
 from geopatch.estimator import GeoPatch
@@ -17,11 +18,9 @@ from geopatch.evaluate import retrieval
 from geopatch.evaluate.retrieval import Encoded, Trained, evaluate, score, train
 from geopatch.evaluate.rows import Row, config_digest
 from geopatch.evaluate.stress import Stress, curve, default_stresses
-from geopatch.model import ModelConfig
 from geopatch.protocol import Protocol, places
 from geopatch.scoring import SCORERS
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 from geopatch.warp import warped
 
 MODEL = ModelConfig(patch_length=4, max_patches=6, width=16, embedding=8, layers=1, heads=1)
@@ -42,7 +41,7 @@ def waves(name: str, seed: int, count: int = 12) -> Collection:
 
 @pytest.fixture(scope="module")
 def trained() -> Trained:
-    return train(waves("waves_TRAIN", 0), GeoPatch(model=MODEL, train=TRAIN, seed=5, device="cpu"), "tiny")
+    return train(waves("waves_TRAIN", 0), GeoPatch(model=MODEL, train=TRAIN, random_state=5, device="cpu"), "tiny")
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +143,7 @@ def test_a_copy_in_the_gallery_is_found_first(trained: Trained) -> None:
 def test_a_saved_model_is_measured_alike(trained: Trained, split: Collection, rows: list[Row], tmp_path: Path) -> None:
     trained.estimator.save(tmp_path / "model")
     loaded = GeoPatch.load(tmp_path / "model", device="cpu")
-    again = evaluate(Trained(loaded, "tiny", loaded.seed, trained.fit_s), split)
+    again = evaluate(Trained(loaded, "tiny", loaded.seed_, trained.fit_s), split)
     for row, other in zip(rows, again, strict=True):
         assert replace(other, encode_s=row.encode_s, peak_memory_mb=row.peak_memory_mb) == row
 

@@ -15,18 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive_search import ABOUT, entries_of
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.engines import Entries, Info
 from geopatch.errors import ConfigError, GalleryError, GeoPatchError, SignalError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.model import ModelConfig
 from geopatch.protocol import MEANING, Protocol
 from geopatch.search import Hit, Span, search, search_batch
 from geopatch.search.certificate import token_certificate
 from geopatch.search.dtw import BAND, WEIGHT, scaled
 from geopatch.search.plan import SCORERS
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 
 COUNT = 90
 FAST = tuple(scorer for scorer in SCORERS if scorer != "dtw")

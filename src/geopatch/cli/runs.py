@@ -145,7 +145,7 @@ def _trained(name: str, found: Task, asked: Asked) -> Iterator[Trained]:
     """The model that was given, or one trained for each seed."""
     if asked.model is not None:
         estimator = GeoPatch.load(asked.model, device=asked.device)
-        yield Trained(estimator, str(asked.model), estimator.seed, 0.0)
+        yield Trained(estimator, str(asked.model), estimator.seed_, 0.0)
         return
     assert found.train is not None
     model, settings = options.model_config(asked.preset, asked.flags), options.train_config(asked.flags)
@@ -153,7 +153,5 @@ def _trained(name: str, found: Task, asked: Asked) -> Iterator[Trained]:
         quiet = asked.as_json
         if not quiet:
             click.echo(f"{name}, {found.target}, {asked.preset} preset, seed {seed}", err=True)
-        estimator = GeoPatch(
-            asked.preset, model=model, train=settings, seed=seed, device=asked.device, progress=not quiet
-        )
+        estimator = GeoPatch(model=model, train=settings, random_state=seed, device=asked.device, progress=not quiet)
         yield train(found.train, estimator, asked.preset)
