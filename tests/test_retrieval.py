@@ -14,7 +14,7 @@ from geopatch.data.collection import Collection
 from geopatch.errors import ConfigError, SignalError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import retrieval
-from geopatch.evaluate.retrieval import Encoded, Trained, evaluate, score, train
+from geopatch.evaluate.retrieval import EncodedSide, Trained, evaluate, score, train
 from geopatch.evaluate.rows import Row, config_digest
 from geopatch.evaluate.stress import Stress, curve, default_stresses
 from geopatch.model import ModelConfig
@@ -242,7 +242,7 @@ def test_score_of_queries_without_a_right_candidate(trained: Trained, split: Col
     """With a label each, the query itself left out, no query has a right candidate."""
     gallery = trained.estimator.encode(split.signals)
     labels, where = np.asarray(gallery.ids), places(split.signals)
-    encoded = Encoded(gallery, where, labels)
+    encoded = EncodedSide(gallery, where, labels)
     assert score(encoded, encoded, Protocol(), "cosine").queries == 0
 
 
