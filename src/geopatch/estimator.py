@@ -20,11 +20,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from geopatch.encoding import ENCODE_BATCH, Between, Encoding, encode_batches, joined
 from geopatch.errors import CheckpointError, ConfigError, GeoPatchError, SignalError, at_least, one_of
+from geopatch.inputs import as_signals
 from geopatch.model.checkpoint import Card, load_checkpoint, save_checkpoint
 from geopatch.model.encoder import PRESETS, Encoder, ModelConfig
 from geopatch.patches import LazyWindows, WindowBatch, stack
 from geopatch.progress import training_bar
-from geopatch.signal import LazySignals, Signal, as_signals
+from geopatch.signal import LazySignals, Signal
 from geopatch.train.fit import fit
 from geopatch.train.launch import launch
 from geopatch.train.objective import TrainConfig

@@ -22,11 +22,12 @@ from geopatch.engines.filters import Where, as_filter
 from geopatch.engines.place import Place, create_engine, open_engine
 from geopatch.errors import GalleryError, at_least, one_of
 from geopatch.gallery.export import export_entries
+from geopatch.inputs import as_signals
 from geopatch.search.hit import Hit
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import Query
 from geopatch.search.run import search_batch
-from geopatch.signal import Signal, as_signals
+from geopatch.signal import Signal
 
 if TYPE_CHECKING:
     from geopatch.estimator import GeoPatch
