@@ -19,7 +19,7 @@ from geopatch.evaluate.rows import Row, config_digest
 from geopatch.evaluate.stress import Stress, curve, default_stresses
 from geopatch.model import ModelConfig
 from geopatch.protocol import Protocol, places
-from geopatch.scoring import SCORERS
+from geopatch.scoring import encoded_scorers
 from geopatch.signal import Signal
 from geopatch.train import TrainConfig
 from geopatch.warp import warped
@@ -150,9 +150,9 @@ def test_a_saved_model_is_measured_alike(trained: Trained, split: Collection, ro
 
 
 def test_every_stress_and_scorer_has_its_row(trained: Trained, split: Collection) -> None:
-    found = evaluate(trained, split, stresses=default_stresses(), scorers=SCORERS)
+    found = evaluate(trained, split, stresses=default_stresses(), scorers=encoded_scorers())
     assert [(row.stress, row.scorer) for row in found] == [
-        (stress.text, scorer) for stress in default_stresses() for scorer in SCORERS
+        (stress.text, scorer) for stress in default_stresses() for scorer in encoded_scorers()
     ]
     assert len({row.stress_digest for row in found}) == len(default_stresses())
     assert all(math.isfinite(value) for row in found for value in row.scores.values())

@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from geopatch.data.recording import Recording, WindowConfig, cut_windows
 from geopatch.engines.about import About, about_model
-from geopatch.engines.contents import Contents
-from geopatch.engines.engine import Engine, Info, Shortlist
+from geopatch.engines.engine import Contents, Engine, Info, Shortlist
 from geopatch.engines.entry import Entries, Metadata, Value, checked_metadata, entries_from
 from geopatch.engines.filters import Where, as_filter
 from geopatch.engines.place import Place, create_engine, open_engine
@@ -260,6 +259,10 @@ class Gallery:
     def contents(self) -> Contents:
         """Its records, and the names and values of its metadata with how often each occurs."""
         return self.engine.contents()
+
+    def layouts(self) -> Sequence[tuple[str, ...]]:
+        """The orders of channel names of the windows that have names."""
+        return self.engine.layouts()
 
     def copy(self, to: Place, *, where: Where = None, report: Report | None = None) -> int:
         """A new gallery with the same entries, also of another engine; says how many."""
