@@ -507,7 +507,7 @@ def test_channels_are_matched_by_name(encoded: Gallery) -> None:
     assert pairs(encoded.search(unnamed, 8)) != pairs(encoded.search(query, 8)), "without names they stand as they are"
     for scorer in SCORERS:
         assert_same(encoded.search(turned, 8, scorer=scorer), pairs(encoded.search(query, 8, scorer=scorer)))
-    with pytest.raises(SignalError, match="channels a, c.*a, b"):
+    with pytest.raises(SignalError, match=r"channels a, c.*a, b"):
         encoded.search(replace(query, channels=("a", "c")))
 
 
