@@ -42,14 +42,14 @@ class Writer:
 
     async def add_recording(self, signal: Signal, metadata: Metadata) -> int:
         def change() -> int:
-            written = self.gallery.add_recording(signal, metadata=metadata)
+            written = self.gallery.add_recording(signal, metadata=metadata, existing="replace")
             self._metrics.written(written)
             return written
 
         return int(await self._turns.ask(change))
 
     async def remove(self, ids: Sequence[str]) -> int:
-        removed = int(await self._turns.ask(lambda: self.gallery.remove(ids)))
+        removed = int(await self._turns.ask(lambda: self.gallery.remove(ids, missing="ignore")))
         self._metrics.removed(removed)
         return removed
 
@@ -73,7 +73,7 @@ class Writer:
         self.gallery.close()
 
     def _add(self, signals: Sequence[Signal], metadata: Sequence[Metadata]) -> None:
-        self._metrics.written(self.gallery.add(list(signals), metadata=list(metadata)))
+        self._metrics.written(self.gallery.add(list(signals), metadata=list(metadata), existing="replace"))
 
     def _push(self, chunk: ChunkIn) -> dict[str, Any]:
         values = json_values(chunk.values)
