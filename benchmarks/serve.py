@@ -28,12 +28,12 @@ import torch
 from gallery import batches, unit
 from threadpoolctl import threadpool_limits
 
+from geopatch.config import TrainConfig
 from geopatch.data.sample import ecg_windows
 from geopatch.engines.about import about_model
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 
 CLIENTS, SHARE, TOGETHER, K = 64, 0.7, 32, 10
 WARM_S, CEILING_S, ALONE_S = 10.0, 10.0, 5.0

@@ -10,12 +10,11 @@ import polars
 import pytest
 from commands import Run, runner
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.sample import mitdb_minutes
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.model import ModelConfig
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 
 SMALL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
 

@@ -12,12 +12,11 @@ import pytest
 from commands import Run, runner
 
 from geopatch.cli.tables import print_classes, print_drops, print_summaries
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Summary, curve, default_stresses, read_rows
 from geopatch.evaluate.stress import STRESSES
-from geopatch.model import ModelConfig
 from geopatch.scoring import encoded_scorers
-from geopatch.train import TrainConfig
 
 TINY = ["--patch-length=4", "--max-patches=4", "--width=16", "--embedding=8", "--layers=1", "--heads=1"]
 TINY += ["--epochs=1", "--min-steps=2", "--max-steps=2", "--batch-size=4", "--device=cpu"]

@@ -12,6 +12,7 @@ import polars
 import pytest
 from galleries import ABOUT, entries_of, everything, same
 
+from geopatch.config import TrainConfig
 from geopatch.data.recording import Recording, WindowConfig
 from geopatch.encoding import Encoding
 from geopatch.engines import Entries, about_model, entries_from
@@ -20,7 +21,6 @@ from geopatch.errors import ExistsError, GalleryError, SignalError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery, adding
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 
 RATE_HZ = 32.0
 
@@ -244,7 +244,7 @@ def test_ids_that_stand_twice_are_refused(gallery: Gallery) -> None:
 
 def test_another_model_is_refused(gallery: Gallery, tmp_path: Path) -> None:
     gallery.close()
-    other = GeoPatch(seed=3, train=TrainConfig(min_steps=1, max_steps=1)).fit(signals(8))
+    other = GeoPatch(random_state=3, train=TrainConfig(min_steps=1, max_steps=1)).fit(signals(8))
     with pytest.raises(GalleryError, match="use the model it was made with"):
         Gallery.open(tmp_path / "gallery", model=other)
     Gallery.open(tmp_path / "gallery").close()  # the refusal let go of the lock

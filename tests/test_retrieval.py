@@ -10,6 +10,7 @@ import naive
 import numpy as np
 import pytest
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.collection import Collection
 from geopatch.errors import ConfigError, SignalError
 from geopatch.estimator import GeoPatch
@@ -17,11 +18,9 @@ from geopatch.evaluate import retrieval
 from geopatch.evaluate.retrieval import EncodedSide, Trained, evaluate, score, train
 from geopatch.evaluate.rows import Row, config_digest
 from geopatch.evaluate.stress import Stress, curve, default_stresses
-from geopatch.model import ModelConfig
 from geopatch.protocol import Protocol, places
 from geopatch.scoring import encoded_scorers
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 from geopatch.warp import warped
 
 MODEL = ModelConfig(patch_length=4, max_patches=6, width=16, embedding=8, layers=1, heads=1)
@@ -42,7 +41,7 @@ def waves(name: str, seed: int, count: int = 12) -> Collection:
 
 @pytest.fixture(scope="module")
 def trained() -> Trained:
-    return train(waves("waves_TRAIN", 0), GeoPatch(model=MODEL, train=TRAIN, seed=5, device="cpu"), "tiny")
+    return train(waves("waves_TRAIN", 0), GeoPatch(model=MODEL, train=TRAIN, random_state=5, device="cpu"), "tiny")
 
 
 @pytest.fixture(scope="module")

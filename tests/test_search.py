@@ -15,18 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive_search import ABOUT, entries_of
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.dtw import BAND, WEIGHT, scaled
 from geopatch.engines import Entries, Info
 from geopatch.errors import ConfigError, GalleryError, GeoPatchError, NotFoundError, SignalError, StorageError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.model import ModelConfig
 from geopatch.protocol import MEANING, Protocol
 from geopatch.scoring import SCORERS
 from geopatch.search import Hit, Span
 from geopatch.search.certificate import token_certificate
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 from geopatch.warp import warped
 
 COUNT = 90

@@ -15,6 +15,7 @@ import pytest
 from naive_search import entries_of
 
 from geopatch.cli import main
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.collection import Collection
 from geopatch.data.sample import ecg_windows
 from geopatch.engines import Entries
@@ -22,7 +23,6 @@ from geopatch.engines.engine import Shortlist
 from geopatch.errors import GalleryError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.model import ModelConfig
 from geopatch.protocol import MEANING
 from geopatch.scoring import SCORERS
 from geopatch.search import Hit, SearchOptions, Span
@@ -32,7 +32,6 @@ from geopatch.search.query import TEMPOS, EncodedQuery, at_tempos, encode_querie
 from geopatch.search.ranking import Ranking, rank
 from geopatch.search.run import _certify
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 from geopatch.warp import warped
 
 COUNT = 40

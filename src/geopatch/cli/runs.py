@@ -158,7 +158,7 @@ def _trained(name: str, windows: Task, run: RunOptions) -> Iterator[Trained]:
 
     if run.model is not None:
         estimator = GeoPatch.load(run.model, device=run.device)
-        yield Trained(estimator, str(run.model), estimator.seed, 0.0)
+        yield Trained(estimator, str(run.model), estimator.seed_, 0.0)
         return
     assert windows.train is not None
     model, settings = options.model_config(run.preset, run.flags), options.train_config(run.flags)
@@ -166,5 +166,5 @@ def _trained(name: str, windows: Task, run: RunOptions) -> Iterator[Trained]:
         quiet = run.as_json
         if not quiet:
             click.echo(f"{name}, {windows.target}, {run.preset} preset, seed {seed}", err=True)
-        estimator = GeoPatch(run.preset, model=model, train=settings, seed=seed, device=run.device, progress=not quiet)
+        estimator = GeoPatch(model=model, train=settings, random_state=seed, device=run.device, progress=not quiet)
         yield train(windows.train, estimator, run.preset)

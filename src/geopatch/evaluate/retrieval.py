@@ -59,7 +59,7 @@ def train(collection: Collection, estimator: GeoPatch, preset: str) -> Trained:
     """Fit on a training collection, and take the time."""
     started = time.perf_counter()
     estimator.fit(collection.signals, collection.labels)
-    return Trained(estimator, preset, estimator.seed, time.perf_counter() - started)
+    return Trained(estimator, preset, estimator.seed_, time.perf_counter() - started)
 
 
 def evaluate(

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from geopatch.config import PatchConfig
 from geopatch.evaluate.noise import DescriptorSpread, GeometryNoise
 from geopatch.evaluate.stress import GEOMETRY_NOISE, KINDS, SHUFFLE, SPAN_MASK, STRESSES, Stress, chunk_order
-from geopatch.patches import PatchConfig, patchify, stack
+from geopatch.patches import patchify, stack
 from geopatch.plot.canvas import FAINT, QUERY, RECORDED, RIGHT, WRONG, draw, pyplot, tidy, title_of, unit
 from geopatch.signal import Signal
 

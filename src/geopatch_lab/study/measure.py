@@ -46,7 +46,7 @@ def _named(job: Job, row: Row) -> str:
 def _encoder(job: Job, task: Task, device: str) -> Iterator[Row]:
     assert task.train is not None
     found = setting(job.method, job.budget)
-    estimator = GeoPatch(model=found.model, train=found.train, seed=job.seed, device=device)
+    estimator = GeoPatch(model=found.model, train=found.train, random_state=job.seed, device=device)
     trained = train(task.train, estimator, job.method)
     scorers = ABLATION_SCORERS if job.method in ALL_ABLATIONS else encoded_scorers()
     for protocol in protocols(task):
