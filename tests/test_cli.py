@@ -679,7 +679,7 @@ def test_an_interrupted_evaluation_keeps_its_rows(run: Run, archive: Path, monke
             raise KeyboardInterrupt
         return retrieval.train(collection, estimator, preset)
 
-    monkeypatch.setattr("geopatch.cli.runs.train", train)
+    monkeypatch.setattr("geopatch.evaluate.train", train)
     ran = run("evaluate", archive / "Waves", "--seeds", "0-1", "--rows", "rows.jsonl", "--json", *TINY)
     assert (ran.code, ran.out) == (130, "")
     assert [row.seed for row in read_rows(archive.parent / "rows.jsonl")] == [0] * 4

@@ -38,6 +38,7 @@ ORDER = (
     "patches",
     "model",
     "train",
+    "dtw",
     "progress",
     "scoring",
     "encoding",

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from geopatch.engines.entry import Entries
 from geopatch.search.explain import Explanation
 from geopatch.search.hit import Hit
-from geopatch.search.query import Asked
+from geopatch.search.query import EncodedQuery
 from geopatch.signal import Signal
 
 Json = dict[str, Any]
@@ -223,7 +223,7 @@ def explanation_out(found: Explanation) -> Json:
     return {**found.as_dict(), "score": finite(found.score), "token_score": finite(found.token_score)}
 
 
-def asked_out(asked: Asked, *, windows: bool) -> Json:
+def asked_out(asked: EncodedQuery, *, windows: bool) -> Json:
     place = asked.place
     return {
         "id": asked.id,

@@ -8,11 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, SkipValidation, StringConstraints
 
+from geopatch.dtw import BAND
 from geopatch.engines.filters import All, Either, Filter, Not, as_filter
 from geopatch.errors import ConfigError, GalleryError
-from geopatch.protocol import Protocol
-from geopatch.search.dtw import BAND
-from geopatch.search.plan import Plan
+from geopatch.search.options import SearchOptions
 from geopatch.search.query import Span
 from geopatch.server.searcher import Wish
 from geopatch.server.settings import Limits
@@ -96,11 +95,9 @@ class OptionsIn(Strict):
     def wish(self, limits: Limits) -> Wish:
         """Checked before it waits for its turn."""
         where = bounded_filter(self.where, limits.filter_parts)
-        rule = None if self.protocol is None else Protocol(self.protocol, self.guard_s)
         names = OptionsIn.model_fields.keys() - {"where"}
         wish = Wish(where=self.where or None, **{name: getattr(self, name) for name in names})
-        planned = {name: value for name, value in wish.as_keywords().items() if name != "guard_s"}
-        Plan(**{**planned, "where": where, "protocol": rule})
+        SearchOptions(**{**wish.as_keywords(), "where": where})
         return wish
 
 

@@ -15,7 +15,7 @@ from pydantic_core import from_json
 
 from geopatch.errors import ConfigError
 from geopatch.protocol import MEANING
-from geopatch.search.plan import SCORERS
+from geopatch.scoring import SCORERS
 from geopatch.search.query import Span
 from geopatch.server import answers
 from geopatch.server.desk import Desk

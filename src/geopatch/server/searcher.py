@@ -14,7 +14,8 @@ from pydantic_core import to_json
 from geopatch.errors import GeoPatchError
 from geopatch.gallery import Gallery
 from geopatch.search.hit import Hit
-from geopatch.search.query import Asked, Span, ask
+from geopatch.search.options import SearchOptions
+from geopatch.search.query import EncodedQuery, Span, encode_queries
 from geopatch.search.run import search_batch
 from geopatch.server import answers
 from geopatch.server.refusal import RefusedError
@@ -93,36 +94,36 @@ class Searcher:
             found.update(zip(members, part, strict=True))
         return [found[n] for n in range(len(questions))]
 
-    def _encoded(self, queries: Sequence[str | Span | Signal]) -> list[Asked | GeoPatchError]:
+    def _encoded(self, queries: Sequence[str | Span | Signal]) -> list[EncodedQuery | GeoPatchError]:
         """Queries of like lengths in one batch: the shorter are padded to the longest."""
         groups: dict[int, list[int]] = defaultdict(list)
         for n, query in enumerate(queries):
             groups[_samples(query, self.gallery.about.clock_hz).bit_length()].append(n)
-        found: dict[int, Asked | GeoPatchError] = {}
+        found: dict[int, EncodedQuery | GeoPatchError] = {}
         for members in groups.values():
             found.update(zip(members, self._asked([queries[n] for n in members]), strict=True))
         return [found[n] for n in range(len(queries))]
 
-    def _asked(self, queries: Sequence[str | Span | Signal]) -> list[Asked | GeoPatchError]:
+    def _asked(self, queries: Sequence[str | Span | Signal]) -> list[EncodedQuery | GeoPatchError]:
         try:
-            return [*ask(self.gallery, queries, self.gallery.model)]
+            return [*encode_queries(self.gallery, queries, self.gallery.model)]
         except GeoPatchError as error:
             return [error] if len(queries) == 1 else [self._asked([query])[0] for query in queries]
 
-    def _searched(self, asked: Sequence[Asked | GeoPatchError], wish: Wish, together: int) -> list[Outcome]:
-        good = [one for one in asked if isinstance(one, Asked)]
+    def _searched(self, asked: Sequence[EncodedQuery | GeoPatchError], wish: Wish, together: int) -> list[Outcome]:
+        good = [one for one in asked if isinstance(one, EncodedQuery)]
         found = iter(self._hits(good, wish, together) if good else ())
-        return [next(found) if isinstance(one, Asked) else one for one in asked]
+        return [next(found) if isinstance(one, EncodedQuery) else one for one in asked]
 
-    def _hits(self, asked: Sequence[Asked], wish: Wish, together: int) -> list[Outcome]:
+    def _hits(self, asked: Sequence[EncodedQuery], wish: Wish, together: int) -> list[Outcome]:
         try:
-            found = search_batch(self.gallery, asked, **wish.as_keywords())
+            found = search_batch(self.gallery, asked, SearchOptions(**wish.as_keywords()))
             return [_told(one, hits, wish, together) for one, hits in zip(asked, found, strict=True)]
         except GeoPatchError as error:
             return [error] if len(asked) == 1 else [self._hits([one], wish, together)[0] for one in asked]
 
 
-def _told(asked: Asked, hits: Sequence[Hit], wish: Wish, together: int) -> Outcome:
+def _told(asked: EncodedQuery, hits: Sequence[Hit], wish: Wish, together: int) -> Outcome:
     if wish.hit is None:
         told = [answers.hit_out(hit, explain=wish.explain, windows=wish.windows) for hit in hits]
         return to_json({"query": answers.asked_out(asked, windows=wish.windows), "hits": told, "together": together})
