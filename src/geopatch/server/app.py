@@ -31,7 +31,7 @@ from geopatch.version import __version__
 DESCRIPTION = """Search a gallery of time series by example.
 
 Where the server was started with a token, send it as `Authorization: Bearer TOKEN`; requests that write need the write
-token. Every refusal is JSON with one line, `detail`. Unknown names, in JSON, in forms and in the address, are refused."""
+token. Every refusal is JSON with one line, `detail`. Unknown names in JSON, forms and addresses are refused."""
 KINDS = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",

@@ -39,7 +39,7 @@ def max_connections(limits: Limits) -> int:
 
 
 class Connections:
-    """All open connections of a server; those without a request under way stand in the order in which they fell idle."""
+    """All open connections of a server; those without a request are kept in the order in which they fell idle."""
 
     def __init__(self, limits: Limits, metrics: Metrics) -> None:
         self.limits, self.metrics = limits, metrics

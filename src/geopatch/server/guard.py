@@ -128,10 +128,11 @@ class Guard:
         self.throttle.check(address)
         kind, _, token = sent.partition(" ")
         digest = _digest(token.strip() if kind.lower() == "bearer" else "")
-        if not any([hmac.compare_digest(digest, _digest(one)) for one in accepted]):
-            known = [one for one in (self.settings.token, self.settings.write_token) if one is not None]
-            if not any([hmac.compare_digest(digest, _digest(one)) for one in known]):  # not a reader who tries to write
-                self.throttle.failed(address)
+        known = [one for one in (self.settings.token, self.settings.write_token) if one is not None]
+        matches = [one for one in known if hmac.compare_digest(digest, _digest(one))]
+        if not matches:
+            self.throttle.failed(address)
+        if not set(matches) & set(accepted):  # wrong, or that of a reader who tries to write
             raise refusal
         self.throttle.passed(address)
 
@@ -164,7 +165,7 @@ class Throttle:
     def check(self, address: str) -> None:
         """429 while the address has to wait; its token is not even looked at."""
         attempts, now = self._attempts.get(_network(address)), self._clock()
-        if attempts is None or attempts.passed and now - attempts.last_s < FORGET_S or now >= attempts.wait_until_s:
+        if attempts is None or (attempts.passed and now - attempts.last_s < FORGET_S) or now >= attempts.wait_until_s:
             return
         seconds = int(attempts.wait_until_s - now) + 1
         line = f"{attempts.failures} wrong tokens came from {address}; try again in {seconds} s"

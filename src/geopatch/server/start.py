@@ -18,8 +18,8 @@ if TYPE_CHECKING:  # the flags of `geopatch serve` are shown without any of thes
     from geopatch.estimator import GeoPatch
 
 KEEP_ALIVE_S, BACKLOG = 75, 2048
-# How soon a thread that waits for Python's lock (one brings searches and their answers, another writes) gets it from the
-# one that reads requests; the default of 5 ms would be added to every batch.
+# How soon a thread that waits for Python's lock (one brings searches and their answers, another writes) gets it from
+# the one that reads requests; the default of 5 ms would be added to every batch.
 SWITCH_S = 1e-4
 
 

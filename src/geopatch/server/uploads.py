@@ -1,4 +1,4 @@
-"""Uploads: one signal from the bytes of a file. Nothing is unpickled, and no name that a client sends is ever opened."""
+"""Uploads: one signal from the bytes of a file. Nothing is unpickled, and no name that a client sends is opened."""
 
 from __future__ import annotations
 
