@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geopatch import scoring
+from geopatch.dtw import WEIGHT
 from geopatch.search.certificate import STEEPNESS, Certificate, cosine_certificate, token_certificate
-from geopatch.search.dtw import WEIGHT
 
 Vectors = npt.NDArray[np.float64]
 

@@ -15,7 +15,6 @@ from geopatch.data.sample import ecg_windows
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
 from geopatch.model import ModelConfig
-from geopatch.search import search
 from geopatch.train import TrainConfig
 
 DATA = Path(os.environ.get("GEOPATCH_DATA", "nowhere"))
@@ -61,7 +60,7 @@ def test_by_the_id_of_a_stored_window(run: Run, place: Path) -> None:
     id = stored(place)
     told = ids(run("gallery", "--id", id, "-k", 3, "--json"))
     with Gallery.open(place / "gallery", read_only=True) as opened:
-        assert told == [hit.id for hit in search(opened, id, 3)]
+        assert told == [hit.id for hit in opened.search(id, 3)]
 
 
 def test_the_table_names_hits_their_times_and_metadata(run: Run, place: Path) -> None:
@@ -92,7 +91,7 @@ def test_by_a_part_of_a_recording(run: Run, place: Path) -> None:
     recording = ["gallery", DATA / "mitdb" / "100", "--start", 0, "--stop", 2, "--model", "model"]
     query = read_wfdb(DATA / "mitdb" / "100").signal.resampled(128.0).window(0, 256)
     with Gallery.open(place / "gallery", model=GeoPatch.load(place / "model"), read_only=True) as opened:
-        assert ids(run(*recording, "--json")) == [hit.id for hit in search(opened, query)]
+        assert ids(run(*recording, "--json")) == [hit.id for hit in opened.search(query)]
     strict = json.loads(run(*recording, "--protocol", "strict-cross-record", "--json").out)["hits"]
     assert all(hit["record"] != "100" for hit in strict)
     assert (

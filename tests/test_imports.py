@@ -34,6 +34,7 @@ ORDER = (
     "patches",
     "model",
     "train",
+    "dtw",
     "progress",
     "scoring",
     "encoding",

@@ -17,7 +17,7 @@ from geopatch.engines.about import About
 from geopatch.engines.contents import Contents, contents_from
 from geopatch.engines.entry import Entries, Metadata, Value
 from geopatch.engines.packing import Row, as_entries, detail_row, dump, entry_row
-from geopatch.errors import GalleryError
+from geopatch.errors import GalleryError, NotFoundError
 
 FILE = "gallery.sqlite"
 PAGE_BYTES = 32768  # tokens of one entry take about 4 kB: several fit into a page with little left over
@@ -193,8 +193,8 @@ def marks(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values))
 
 
-def unknown_id(place: object, id: str) -> GalleryError:
-    return GalleryError(f"gallery {place} has no entry {id!r}")
+def unknown_id(place: object, id: str) -> NotFoundError:
+    return NotFoundError(f"gallery {place} has no entry {id!r}")
 
 
 def _insert(connection: sqlite3.Connection, row: Sequence[Any]) -> int | None:

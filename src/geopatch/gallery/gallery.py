@@ -22,7 +22,10 @@ from geopatch.engines.filters import Where, as_filter
 from geopatch.engines.place import Place, create_engine, open_engine
 from geopatch.errors import GalleryError, at_least, one_of
 from geopatch.gallery.export import export_entries
-from geopatch.search.run import search, search_batch
+from geopatch.search.hit import Hit
+from geopatch.search.options import SearchOptions
+from geopatch.search.query import Query
+from geopatch.search.run import search_batch
 from geopatch.signal import Signal, as_signals
 
 if TYPE_CHECKING:
@@ -67,8 +70,102 @@ class Gallery:
     def about(self) -> About:
         return self.engine.about
 
-    search = search
-    search_batch = search_batch
+    def search(
+        self,
+        query: Query,
+        k: int | None = None,
+        *,
+        options: SearchOptions | None = None,
+        model: GeoPatch | None = None,
+        **overrides: Any,
+    ) -> list[Hit]:
+        """Find the k windows nearest to a query.
+
+        Parameters
+        ----------
+        query : array of shape (T,) or (T, C), Signal, Span or str
+            A signal, which the gallery's model encodes, a part of a stored record, or the id of a stored window.
+        k : int, optional
+            How many hits to return; fewer when filters leave fewer. By default that of `options`, which is 10.
+        options : SearchOptions, optional
+            How to rank, what to leave out, and what hits carry; the defaults of `SearchOptions` otherwise.
+        model : GeoPatch, optional
+            The model that the gallery was made with, where it was opened without one.
+        **overrides
+            Single options by name, such as ``scorer="dtw"`` or ``where="age > 60"``; see `SearchOptions`.
+
+        Returns
+        -------
+        list of Hit
+            Best first.
+
+        Raises
+        ------
+        ConfigError
+            When an option is unknown or outside its range.
+        NotFoundError
+            When the gallery has no window of that id or span.
+        GalleryError
+            When a model or the values of windows are needed and not there.
+        SignalError
+            When the query does not fit the model.
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile
+        >>> from geopatch.engines import About, Entries, Widths
+        >>> about = About("digest", Widths(embedding=2, patches=1, token=2), patch_length=8, rate_hz=None, length=8)
+        >>> vectors = np.asarray([[1, 0], [0.8, 0.6], [0, 1]], dtype=np.float32)
+        >>> place, one = np.arange(3.0), np.ones((3, 1), dtype=bool)
+        >>> entries = Entries("digest", ("a", "b", "c"), vectors, vectors[:, None], one,
+        ...     np.zeros((3, 1, 2), dtype=np.float32), ("r", "r", "s"), place, place + 1, ({},) * 3, (None,) * 3)
+        >>> with tempfile.TemporaryDirectory() as folder, Gallery.create(f"{folder}/gallery", about) as gallery:
+        ...     _ = gallery.add(entries)
+        ...     gallery.search("a", k=2, scorer="cosine")
+        [Hit(1, 'b', cosine 0.8000, 1-2 s), Hit(2, 'c', cosine 0.0000, 2-3 s)]
+        """
+        return self.search_batch([query], k, options=options, model=model, **overrides)[0]
+
+    def search_batch(
+        self,
+        queries: Sequence[Query],
+        k: int | None = None,
+        *,
+        options: SearchOptions | None = None,
+        model: GeoPatch | None = None,
+        **overrides: Any,
+    ) -> list[list[Hit]]:
+        """Find the k windows nearest to each of several queries, which are encoded and scored together.
+
+        Parameters
+        ----------
+        queries : sequence of arrays, Signals, Spans or str
+            Each as `search` takes it.
+        k : int, optional
+            How many hits to return for each query; by default that of `options`, which is 10.
+        options : SearchOptions, optional
+            How to rank, what to leave out, and what hits carry.
+        model : GeoPatch, optional
+            The model that the gallery was made with, where it was opened without one.
+        **overrides
+            Single options by name; see `SearchOptions`.
+
+        Returns
+        -------
+        list of list of Hit
+            The hits of each query, best first.
+
+        Raises
+        ------
+        GeoPatchError
+            As `search` raises; one query that cannot be used fails the batch.
+
+        Examples
+        --------
+        >>> gallery.search_batch(["rec1@0s", "rec1@4s"], k=3)  # doctest: +SKIP
+        """
+        chosen = {} if k is None else {"k": k}
+        return search_batch(self, queries, (options or SearchOptions()).changed(**chosen, **overrides), model=model)
 
     def add(
         self,

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-import torch
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from geopatch.errors import MissingExtraError
-from geopatch.model.encoder import Encoder, zscore
-from geopatch.patches import stack
-from geopatch.signal import Signal
+
+if TYPE_CHECKING:  # numpy and torch are loaded by who calls: the names of the scorers are known without them
+    import numpy as np
+    import numpy.typing as npt
+
+    from geopatch.model.encoder import Encoder
+    from geopatch.signal import Signal
 
 BAND = 0.1  # how far the path may leave the diagonal, as a share of the longer signal
 WEIGHT = 0.02  # of the distance beside the fused score; chosen on patients kept aside, see docs/search.md
 
-Samples = npt.NDArray[np.float64]
-Path = npt.NDArray[np.int64]
+Samples: TypeAlias = "npt.NDArray[np.float64]"
+Path: TypeAlias = "npt.NDArray[np.int64]"
 
 
 def scaled(encoder: Encoder, signals: Sequence[Signal]) -> list[Samples]:
     """Values (T, C) as the encoder sees them: gaps bridged, in units of the training data, z-scored if it does that."""
+    import numpy as np
+    import torch
+
+    from geopatch.model.encoder import zscore
+    from geopatch.patches import stack
+
     device = encoder.level.device
     with torch.inference_mode():
         windows = encoder.scale(stack(signals).to(device))
@@ -45,13 +51,15 @@ def mean_distance(query: Samples, candidate: Samples, band: float = BAND) -> flo
 
 def dtw_path(query: Samples, candidate: Samples, band: float = BAND) -> Path:
     """That path: pairs of samples (P, 2) of query and candidate, from both starts to both ends."""
+    import numpy as np
+
     path = _library().warping_path(*_columns(query, candidate), **_settings(query, candidate, band))
     return np.asarray(path, dtype=np.int64)
 
 
 def _columns(*signals: Samples) -> list[Samples]:
-    """As the library takes them: one channel as (T,), several as (T, C)."""
-    return [np.ascontiguousarray(values[:, 0] if values.shape[1] == 1 else values) for values in signals]
+    """As the library takes them: one channel as (T,), several as (T, C), in C order."""
+    return [(values[:, 0] if values.shape[1] == 1 else values).copy(order="C") for values in signals]
 
 
 def _settings(query: Samples, candidate: Samples, band: float) -> dict[str, Any]:
