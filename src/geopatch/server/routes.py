@@ -120,7 +120,7 @@ def info(request: Request) -> Any:
             "rate_hz": about.rate_hz,
             "window_s": about.length / about.clock_hz,
             "channels": service.channels,
-            "channel_names": list(about.channels),
+            "channel_names": list(getattr(about, "channels", ())),
             "searchable_by_signal": service.gallery.model is not None,
             "writable": service.writable,
             "optimizing": service.optimizing,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Annotated, Any, Literal, get_type_hints
 
 from fastapi import Request, Response
-from fastapi.dependencies.utils import get_flat_dependant
+from fastapi.params import Form
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, SkipValidation, StringConstraints, create_model
 from pydantic_core import from_json
@@ -177,9 +177,9 @@ class StrictRoute(APIRoute):
     """Refuses query parameters and form fields that the route does not have, and those that come twice."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handler, dependant = super().get_route_handler(), get_flat_dependant(self.dependant)
-        parameters = {param.alias for param in dependant.query_params}
-        fields = {param.alias for param in dependant.body_params}
+        handler = super().get_route_handler()
+        parameters = {param.alias for param in self.dependant.query_params}
+        fields = {param.alias for param in self.dependant.body_params if isinstance(param.field_info, Form)}
 
         async def handle(request: Request) -> Response:
             request = FastRequest(request.scope, request.receive)

@@ -107,7 +107,7 @@ class Batcher(Generic[Request, Answer]):
     def _next(self) -> list[_Waiting[Request, Answer]]:
         with self._changed:
             self._changed.wait_for(lambda: bool(self._queue) or self._closed)
-            return [self._queue.popleft() for _ in range(min(len(self._queue), self._together))]
+            return [self._queue.popleft() for _ in range(min(len(self._queue), self._batch_size))]
 
     def _answer(self, worker: BatchWorker[Request, Answer], batch: Sequence[_Waiting[Request, Answer]]) -> None:
         self._count(len(batch))
@@ -202,5 +202,7 @@ class SearchService:
             )
         if not isinstance(query, Signal) or not self.channels or query.values.shape[1] == self.channels:
             return
-        if not query.channels or not self.gallery.about.channels:  # else the names say which of them are meant
+        if not query.channels or not getattr(
+            self.gallery.about, "channels", ()
+        ):  # else the names say which of them are meant
             raise ConfigError(f"the gallery's model takes {self.channels} channels, got {query.values.shape[1]}")
