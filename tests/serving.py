@@ -16,14 +16,13 @@ import httpx
 import numpy as np
 from starlette.testclient import TestClient
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.sample import ecg_windows
 from geopatch.engines import Metadata
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.model import ModelConfig
 from geopatch.server import Settings
 from geopatch.server.app import create_app
-from geopatch.train import TrainConfig
 
 TOKEN, WRITE_TOKEN = "read-" + "r" * 20, "write-" + "w" * 20
 READER, WRITER = {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"Bearer {WRITE_TOKEN}"}

@@ -160,8 +160,8 @@ import numpy as np
 from geopatch import estimator
 from geopatch.data.cache import Cache
 from geopatch.estimator import GeoPatch
-from geopatch.model import ModelConfig
-from geopatch.train import TrainConfig
+from geopatch.config import ModelConfig
+from geopatch.config import TrainConfig
 
 signals = Cache(sys.argv[1]).signals("train")
 train = TrainConfig(min_steps=2, max_steps=2, epochs=1, batch_size=4, validation=0.0, precision="float32")

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from commands import Ran, Run, runner
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.physionet import read_wfdb
 from geopatch.data.sample import ecg_windows
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.model import ModelConfig
-from geopatch.train import TrainConfig
 
 DATA = Path(os.environ.get("GEOPATCH_DATA", "nowhere"))
 

@@ -135,7 +135,7 @@ def test_alignment_draws_a_path(gallery: Gallery) -> None:
 
 def test_found_draws_every_hit(gallery: Gallery, tmp_path: Path) -> None:
     hits = gallery.search("w2", 4)
-    figure = plot.found(query_of(hits[0]), hits, "nearest")
+    figure = plot.search_hits(query_of(hits[0]), hits, "nearest")
     assert len(figure.axes) == 5
     assert figure.axes[1].get_title(loc="left").startswith(f"1. {hits[0].record}, {hits[0].start_s:g} s")
     plot.save(figure, tmp_path / "hits.png")

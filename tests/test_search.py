@@ -15,18 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive_search import ABOUT, entries_of
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.dtw import BAND, WEIGHT, scaled
 from geopatch.engines import Entries, Info
 from geopatch.errors import ConfigError, GalleryError, GeoPatchError, NotFoundError, SignalError, StorageError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.model import ModelConfig
 from geopatch.protocol import MEANING, Protocol
 from geopatch.scoring import SCORERS
 from geopatch.search import Hit, Span
 from geopatch.search.certificate import token_certificate
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
+from geopatch.warp import warped
 
 COUNT = 90
 FAST = tuple(scorer for scorer in SCORERS if scorer != "dtw")
@@ -438,3 +438,103 @@ def test_drift_within_the_radius_keeps_the_hit(tmp_path: Path) -> None:
         moved /= np.linalg.norm(moved, axis=1, keepdims=True)
         with filled(f"exact:{tmp_path / str(trial)}", replace(entries, embedding=moved.astype(np.float32))) as drifted:
             assert hit.id in [found.id for found in drifted.search("w0", R, scorer="cosine")]
+
+
+def beats(name: str, seed: int, beats_s: float = 0.75) -> Signal:
+    """Twenty seconds of two channels that share their beats, marked; the second channel is another lead."""
+    rng, time_s = np.random.default_rng(seed), np.arange(320) / 16.0
+    peaks = np.arange(0.3, 20, beats_s) + rng.uniform(-0.1, 0.1, size=len(np.arange(0.3, 20, beats_s)))
+    wave = np.exp(-((time_s[:, None] - peaks) ** 2) / 0.01).sum(1)
+    values = np.stack([wave, 0.3 * np.sin(2 * np.pi * time_s * (1 + seed))], axis=1) + rng.normal(size=(320, 2)) * 0.02
+    return Signal(values, name, 16.0, ("lead", "breath"), anchors=peaks * 16.0)
+
+
+@pytest.fixture(scope="module")
+def by_clock() -> GeoPatch:
+    """A model whose geometry is read on the clock of the anchors."""
+    config = ModelConfig(
+        patch_length=8, max_patches=4, width=16, embedding=8, layers=1, heads=1, geometry_source="clock"
+    )
+    train = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=8)
+    parts = [beats(f"t{n}", n).window(start, start + 32) for n in range(4) for start in range(0, 289, 32)]
+    return GeoPatch(model=config, train=train, device="cpu").fit(parts, None)
+
+
+@pytest.fixture
+def clocked(by_clock: GeoPatch, tmp_path: Path) -> Iterator[Gallery]:
+    with Gallery.create(tmp_path / "clocked", by_clock) as made:
+        made.add(
+            [beats(name, n).window(start, start + 32) for n, name in enumerate("rs") for start in range(0, 289, 16)]
+        )
+        yield made
+
+
+def test_a_model_with_a_clock_searches_by_span(clocked: Gallery) -> None:
+    """A span is put together with its anchors: it is encoded as the same part of the recording is."""
+    cut = beats("s", 1).window(56, 90)
+    assert cut.anchors is not None
+    hits = clocked.search(Span("s", 3.5, 5.625), 8)
+    joined = hits[0].query_window
+    assert joined is not None
+    assert joined.anchors is not None
+    np.testing.assert_allclose(joined.anchors, cut.anchors, atol=1e-5)
+    assert joined.channels == cut.channels
+    assert_same(hits, pairs(clocked.search(cut, 8)))
+
+
+def test_a_model_with_a_clock_searches_by_id_and_at_tempos(clocked: Gallery) -> None:
+    window = beats("s", 1).window(48, 80)
+    plain = clocked.search(window.id, 5)
+    assert_same(plain, pairs(clocked.search(window, 6, protocol="standard"))[:5])
+    for query in (window.id, Span("s", 3.5, 5.625), window):
+        hits = clocked.search(query, 8, tempos=True)
+        for hit in hits:
+            assert hit.query_window is not None
+            assert hit.query_window.anchors is not None
+    moved = clocked.search(window, 38, tempos=True)
+    for hit in moved:
+        assert hit.query_window is not None
+        np.testing.assert_allclose(hit.query_window.anchors, warped(window, hit.tempo).anchors)
+    assert any(hit.tempo for hit in moved)
+
+
+def test_channels_are_matched_by_name(encoded: Gallery) -> None:
+    query = windows("q", 2)[4]
+    turned = replace(query, values=query.values[:, ::-1], channels=("b", "a"))
+    assert_same(encoded.search(turned, 8), pairs(encoded.search(query, 8)))
+    unnamed = replace(turned, channels=())
+    assert pairs(encoded.search(unnamed, 8)) != pairs(encoded.search(query, 8)), "without names they stand as they are"
+    for scorer in SCORERS:
+        assert_same(encoded.search(turned, 8, scorer=scorer), pairs(encoded.search(query, 8, scorer=scorer)))
+    with pytest.raises(SignalError, match=r"channels a, c.*a, b"):
+        encoded.search(replace(query, channels=("a", "c")))
+
+
+def test_precision_does_not_fall_when_channels_change_places(tmp_path: Path) -> None:
+    """Classes differ in which channel is quick: with its channels swapped, a query looks like another class."""
+    config = ModelConfig(patch_length=8, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+    train = TrainConfig(epochs=4, min_steps=20, max_steps=40, batch_size=16)
+    rng, time_s, signals, labels = np.random.default_rng(0), np.arange(32) / 16.0, [], []
+    for n in range(80):
+        label = n % 4
+        speeds = [(1, 4), (4, 1), (2, 6), (6, 2)][label]
+        waves = [np.sin(2 * np.pi * (time_s * speed / 2 + rng.uniform())) for speed in speeds]
+        values = np.stack(waves, axis=1) + rng.normal(size=(32, 2)) * 0.1
+        signals.append(Signal(values, f"w{n}", 16.0, ("a", "b")))
+        labels.append(str(label))
+    model = GeoPatch(model=config, train=train, device="cpu").fit(signals[:60], labels[:60])
+    with Gallery.create(tmp_path / "classes", model) as made:
+        made.add(signals[:60], metadata=[{"label": label} for label in labels[:60]])
+        right = [precision(made, signal, label) for signal, label in zip(signals[60:], labels[60:], strict=True)]
+        turned = [replace(signal, values=signal.values[:, ::-1], channels=("b", "a")) for signal in signals[60:]]
+        swapped = [precision(made, signal, label) for signal, label in zip(turned, labels[60:], strict=True)]
+        blind = [
+            precision(made, replace(signal, channels=()), label)
+            for signal, label in zip(turned, labels[60:], strict=True)
+        ]
+    assert swapped == right
+    assert np.mean(blind) < np.mean(right) - 0.2, "the data must be such that the order matters"
+
+
+def precision(gallery: Gallery, query: Signal, label: str) -> float:
+    return float(np.mean([hit.metadata["label"] == label for hit in gallery.search(query, 10, protocol="standard")]))

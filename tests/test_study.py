@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 from shapes import windows
 
+from geopatch.config import PRESETS
 from geopatch.data.collection import Collection
 from geopatch.data.recording import WindowSet
 from geopatch.data.split import WindowSplit
 from geopatch.errors import ConfigError, DataError, GeoPatchError
 from geopatch.evaluate.rows import Row
-from geopatch.model import PRESETS
 from geopatch.signal import Signal
 from geopatch_lab.baselines import METHODS, Choice
 from geopatch_lab.baselines.choice import folds

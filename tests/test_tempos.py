@@ -15,6 +15,7 @@ import pytest
 from naive_search import entries_of
 
 from geopatch.cli import main
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.collection import Collection
 from geopatch.data.sample import ecg_windows
 from geopatch.engines import Entries
@@ -22,18 +23,15 @@ from geopatch.engines.engine import Shortlist
 from geopatch.errors import GalleryError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.model import ModelConfig
 from geopatch.protocol import MEANING
 from geopatch.scoring import SCORERS
-from geopatch.search import Hit, Span
+from geopatch.search import Hit, SearchOptions, Span
 from geopatch.search.candidates import shortlists
 from geopatch.search.explain import Tokens
-from geopatch.search.query import Asked, ask
+from geopatch.search.query import TEMPOS, EncodedQuery, at_tempos, encode_queries
 from geopatch.search.ranking import Ranking, rank
-from geopatch.search.sureness import sureness
-from geopatch.search.tempo import TEMPOS, Variants, at_tempos
+from geopatch.search.run import _certify
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 from geopatch.warp import warped
 
 COUNT = 40
@@ -184,12 +182,13 @@ def test_a_hit_shows_the_query_that_it_met(gallery: Gallery, signals: tuple[Sign
 
 
 def test_the_shortlist_is_the_best_of_all_tempos(gallery: Gallery, signals: tuple[Signal, ...]) -> None:
-    given = ask(gallery, [warped(signals[7]), signals[9].id], gallery.model)
-    asked, plan = at_tempos(gallery, given, gallery.model), Plan(3, shortlist=6, tempos=True)
+    plain = encode_queries(gallery, [warped(signals[7]), signals[9].id], gallery.model)
+    queries, options = at_tempos(gallery, plain, gallery.model), SearchOptions(3, shortlist=6, tempos=True)
     entries = gallery.fetch([signal.id for signal in signals])
-    for variants, near in zip(asked, shortlists(gallery, asked, plan), strict=True):
-        cosine = np.max([entries.embedding @ one.embedding for one in variants], axis=0)
-        others = cosine[[not (one == variants[0].id and variants[0].stored) for one in entries.ids]]
+    for query, near in zip(queries, shortlists(gallery, queries, options), strict=True):
+        assert [one.tempo for one in query.tempos] == list(TEMPOS)
+        cosine = np.max([entries.embedding @ one.embedding for one in query.tempos], axis=0)
+        others = cosine[[not (one == query.id and query.stored) for one in entries.ids]]
         np.testing.assert_allclose(near.scores, np.sort(others)[::-1][:7], atol=1e-6)
 
 
@@ -231,24 +230,26 @@ def test_on_the_command_line(
     assert "other tempos are encoded by the gallery's model" in capsys.readouterr().err
 
 
-def three(entries: Entries) -> Variants:
+def three(entries: Entries) -> EncodedQuery:
     """The first three entries as one query at three tempos."""
-    return tuple(
-        Asked(entries.embedding[n], tokens_of(entries, n), None, None, False, tempo) for n, tempo in enumerate(TEMPOS)
+    first, *others = (
+        EncodedQuery(entries.embedding[n], tokens_of(entries, n), None, None, False, tempo)
+        for n, tempo in enumerate(TEMPOS)
     )
+    return replace(first, others=tuple(others))
 
 
 def tokens_of(entries: Entries, n: int) -> Tokens:
     return Tokens(entries.tokens[n], entries.valid[n], entries.patch_s[n])
 
 
-def compared(entries: Entries, plan: Plan) -> tuple[Ranking, Shortlist]:
+def compared(entries: Entries, options: SearchOptions) -> tuple[Ranking, Shortlist]:
     """The ranking of all but the first three, and their shortlist."""
-    asked, ids = three(entries), np.asarray(entries.ids[3:])
-    cosine = np.max([entries.embedding[3:] @ one.embedding for one in asked], axis=0)
+    query, ids = three(entries), np.asarray(entries.ids[3:])
+    cosine = np.max([entries.embedding[3:] @ one.embedding for one in query.tempos], axis=0)
     best = np.argsort(-cosine)
     near = Shortlist(tuple(ids[best].tolist()), cosine[best])
-    return rank(asked, near, entries, plan, None), near
+    return rank(query, near, entries, options, None), near
 
 
 def unit(vectors: Vectors) -> npt.NDArray[np.float32]:
@@ -269,19 +270,19 @@ def pushed(entries: Entries, hit: int, radius: float) -> Entries:
 
 @pytest.mark.parametrize("scorer", FAST)
 def test_drift_within_the_radius_keeps_the_hit(scorer: str) -> None:
-    plan, left = Plan(5, scorer, shortlist=50, certify=True, tempos=True), 0
+    options, left = SearchOptions(5, scorer, shortlist=50, certify=True, tempos=True), 0
     for seed in range(6):
         entries = entries_of(40, seed)
-        ranking, near = compared(entries, plan)
-        sure = sureness(ranking, near, plan, indexed=0)
-        assert len(set(ranking.won.tolist())) > 1
+        ranking, near = compared(entries, options)
+        certify = _certify(ranking, near, options, 0)
+        assert len(set(ranking.tempo.tolist())) > 1
         for row in ranking.rows[:4]:
-            certificate = sure.of(entries.ids[row])
+            certificate = certify(entries.ids[row])
             assert certificate.radius is not None
             assert certificate.covers.endswith("; the query at each tempo drifts on its own")
             for far in (0.999, 6.0):
-                moved, _ = compared(pushed(entries, int(row), far * certificate.radius), plan)
-                kept = row in moved.rows[: plan.k]
+                moved, _ = compared(pushed(entries, int(row), far * certificate.radius), options)
+                kept = row in moved.rows[: options.k]
                 assert kept or far > 1
                 left += not kept
     assert left > 0, "drift beyond the radius must be able to move a hit out"

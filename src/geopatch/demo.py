@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from geopatch import plot
+from geopatch.config import TrainConfig
 from geopatch.data.collection import Collection
 from geopatch.data.sample import basic_motions, ecg_windows
 from geopatch.estimator import GeoPatch
@@ -18,7 +19,6 @@ from geopatch.evaluate.rows import Row
 from geopatch.gallery import Gallery
 from geopatch.search import Hit
 from geopatch.signal import Signal
-from geopatch.train.objective import TrainConfig
 from geopatch.warp import warped
 
 MOTION_STEPS, ECG_STEPS = 120, 100  # enough to see it work in a minute or two; a real training takes 1200 and more

@@ -10,21 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from geopatch.config import DESCRIPTORS
 from geopatch.scaffold import Scaffold
 
 EPSILON = 1e-6
-
-DESCRIPTORS: dict[str, int] = {  # name -> columns it takes
-    "slope": 1,
-    "acceleration": 1,
-    "curvature": 1,
-    "residual": 3,
-    "confidence": 1,
-    "position": 1,
-    "index": 1,
-    "length": 1,
-    "global": 2,
-}
 
 
 @dataclass(frozen=True, eq=False)

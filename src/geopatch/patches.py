@@ -11,36 +11,13 @@ import torch
 from torch import Tensor
 
 from geopatch.clock import clock_from_anchors
-from geopatch.errors import SignalError, at_least, one_of
-from geopatch.geometry import DESCRIPTORS, Geometry, geometry, motion
+from geopatch.config import PatchConfig
+from geopatch.errors import SignalError
+from geopatch.geometry import Geometry, geometry, motion
 from geopatch.scaffold import Scaffold, adaptive_scaffold, fixed_scaffold, random_scaffold
 from geopatch.signal import Signal
 
 PART = 64  # windows stacked at a time where not all fit into memory
-
-
-@dataclass(frozen=True)
-class PatchConfig:
-    """How windows become patches."""
-
-    patch_length: int = 16
-    max_patches: int = 16
-    stride: int | None = None  # None: spread over the window
-    boundaries: str = "fixed"  # fixed | adaptive | random
-    descriptors: tuple[str, ...] = tuple(DESCRIPTORS)
-    geometry_source: str = "values"  # values | clock
-    curvature_channel: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "descriptors", tuple(self.descriptors))
-        at_least("patch_length", self.patch_length, 3)
-        at_least("max_patches", self.max_patches, 1)
-        if self.stride is not None:
-            at_least("stride", self.stride, 1)
-        one_of("boundaries", self.boundaries, ("fixed", "adaptive", "random"))
-        one_of("geometry_source", self.geometry_source, ("values", "clock"))
-        for name in self.descriptors:
-            one_of("descriptors", name, tuple(DESCRIPTORS))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf, nan
 from typing import Any, TypeAlias
 
@@ -18,52 +19,55 @@ from geopatch.errors import ConfigError, one_of
 
 SHORTLIST = 50
 SHARPNESS = 10.0
+DEFAULT_SCORERS = ("fused", "cosine")  # of an evaluation
 
 Array: TypeAlias = Any  # a numpy array or a torch tensor; what comes out is what went in
 
 
 def similarities(query: Array, query_valid: Array, tokens: Array, valid: Array) -> Array:
-    """Cosines (..., I, N, J) of query tokens (..., I, d) with candidate tokens (..., N, J, d), -inf at padding."""
+    """Cosines (..., I, N, J) of query tokens (..., I, d) with candidate tokens (..., N, J, d), -inf at padding.
+
+    Padded tokens of a single query are left out, so that its I is the number of its valid tokens, if it has any.
+    """
     *batch, count, patches, width = tokens.shape
-    cosine = query @ tokens.reshape(*batch, count * patches, width).swapaxes(-1, -2)
-    cosine = cosine.reshape(*cosine.shape[:-1], count, patches)
-    if query_valid.all() and valid.all():
-        return cosine
+    flat = tokens.reshape(*batch, count * patches, width).swapaxes(-1, -2)
+    if query.ndim == 2 and len(known := query[query_valid]):
+        cosine = known @ flat
+        if not valid.all():
+            cosine[:, ~valid.reshape(-1)] = -inf
+        return cosine.reshape(len(known), count, patches)
+    cosine = query @ flat
     both = query_valid[..., :, None, None] & valid[..., None, :, :]
-    return _namespace(cosine).where(both, cosine, -inf)
+    return _namespace(cosine).where(both, cosine.reshape(*cosine.shape[:-1], count, patches), -inf)
 
 
 def best_of_candidate(similarity: Array) -> Array:
     """The best candidate token for each query token (..., I, N)."""
-    xp = _namespace(similarity)
-    if xp.__name__ == "torch":
-        return xp.amax(similarity, -1)
-    return _leading(xp, similarity).max(0)
+    return _max(_leading(similarity), 0)
 
 
 def soft_best_of_candidate(similarity: Array, sharpness: float = SHARPNESS) -> Array:
     """log(mean(exp(b s))) / b over the candidate's tokens, for each query token (..., I, N)."""
     xp = _namespace(similarity)
-    turned = _leading(xp, similarity)  # (J, ..., I, N)
-    top = xp.amax(turned, 0)
-    known = top > -inf
-    level = xp.where(known, top, 0.0)
+    turned = _leading(similarity)  # (J, ..., I, N)
+    level, valid = _max(turned, 0), turned > -inf
+    if valid.all():
+        return level + xp.log(xp.exp(sharpness * (turned - level)).mean(0)) / sharpness
+    known, count = level > -inf, valid.sum(0)
+    level = xp.where(known, level, 0.0)
     total = xp.exp(sharpness * (turned - level)).sum(0)
-    count = (turned > -inf).sum(0).clip(min=1)
-    smooth = level + xp.log(xp.where(known, total, 1.0) / count) / sharpness
-    smooth = xp.where(known, smooth, -inf)
-    return smooth if xp.__name__ == "torch" else smooth.astype(similarity.dtype)
+    smooth = level + xp.log(xp.where(known, total, 1.0) / (count + ~known)) / sharpness  # no division by 0
+    return _like(xp.where(known, smooth, -inf), similarity)
 
 
 def mean_known(best: Array, axis: int) -> Array:
     """The mean over what is no padding; -inf where all is."""
-    known = best > -inf
-    if known.all():
+    valid = best > -inf
+    if valid.all():
         return best.mean(axis)
-    xp = _namespace(best)
-    mean = xp.where(known, best, 0.0).sum(axis) / known.sum(axis).clip(min=1)
-    mean = xp.where(known.any(axis), mean, -inf)
-    return mean if xp.__name__ == "torch" else mean.astype(best.dtype)
+    xp, known = _namespace(best), valid.any(axis)
+    mean = xp.where(valid, best, 0.0).sum(axis) / (valid.sum(axis) + ~known)  # no division by 0
+    return _like(xp.where(known, mean, -inf), best)
 
 
 def maxsim(similarity: Array) -> Array:
@@ -73,7 +77,7 @@ def maxsim(similarity: Array) -> Array:
 
 def symmetric_maxsim(similarity: Array) -> Array:
     """The mean of MaxSim in both directions."""
-    reverse = mean_known(_namespace(similarity).amax(similarity, -3), -1)
+    reverse = mean_known(_max(similarity, -3), -1)
     return (maxsim(similarity) + reverse) / 2
 
 
@@ -172,8 +176,26 @@ class Scorer:
         """
         if self.tokens is None:
             return cosine
-        token_score = self.tokens(similarities(query, query_valid, tokens, valid))
-        return cosine + token_score if self.adds_cosine else token_score
+        return self.combine(cosine, similarities(query, query_valid, tokens, valid))
+
+    def combine(self, cosine: Array, similarity: Array) -> Array:
+        """The same from similarities (..., I, N, J) that are known.
+
+        Parameters
+        ----------
+        cosine : array of shape (..., N)
+            Cosines of the embeddings.
+        similarity : array of shape (..., I, N, J)
+            Cosines of the tokens, -inf at padding.
+
+        Returns
+        -------
+        array of shape (..., N)
+            The scores.
+        """
+        if self.tokens is None:
+            return cosine
+        return cosine + self.tokens(similarity) if self.adds_cosine else self.tokens(similarity)
 
 
 SCORERS: dict[str, Scorer] = {}
@@ -269,17 +291,27 @@ def _matched(pair: Array, value: Array) -> Array:
     return _namespace(pair).where(best, value[:, None] / rows, nan)
 
 
-def _leading(xp: Any, array: Array) -> Array:
-    """The last axis moved to the front. In numpy as a copy: reductions down the first axis of contiguous data are
-    several times as quick as over 16 numbers at the end."""
-    turned = xp.moveaxis(array, -1, 0)
-    return turned if xp.__name__ == "torch" else xp.ascontiguousarray(turned)
+def _max(array: Array, axis: int) -> Array:
+    return array.max(axis) if _is_numpy(type(array)) else array.amax(axis)
+
+
+def _leading(array: Array) -> Array:
+    """The last axis moved to the front; in numpy as a copy, because maxima down the first axis of contiguous data take
+    a tenth of the time of maxima over 16 numbers at the end."""
+    axes = (array.ndim - 1, *range(array.ndim - 1))
+    return array.transpose(axes).copy() if _is_numpy(type(array)) else array.permute(axes)
+
+
+def _like(array: Array, other: Array) -> Array:
+    """As the type of number that the other has: numpy divides whole numbers into float64."""
+    return array.astype(other.dtype, copy=False) if _is_numpy(type(array)) else array
 
 
 def _namespace(array: Array) -> Any:
-    """The module whose functions take this array: torch, which then is loaded already, or numpy."""
-    if type(array).__module__.partition(".")[0] == "torch":
-        return sys.modules["torch"]
-    import numpy
+    """The module whose functions take this array: numpy, or torch, which then is loaded already."""
+    return sys.modules["numpy" if _is_numpy(type(array)) else "torch"]
 
-    return numpy
+
+@lru_cache
+def _is_numpy(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == "numpy"

@@ -39,7 +39,7 @@ def print_classes(summaries: Sequence[Summary], title: str = "by the class of th
         for line in lines:
             for label, values in line.per_class.items():
                 scores = f"{values['recall@1']:.3f}", f"{values['map']:.3f}"
-                table.add_row(_data(line), _asked(line), line.scorer, label, f"{values['queries']:g}", *scores)
+                table.add_row(_data(line), _stress(line), line.scorer, label, f"{values['queries']:g}", *scores)
         Console().print(table)
 
 
@@ -124,7 +124,7 @@ def _table(lines: Sequence[Summary], title: str) -> Table:
     table = _empty(title, ("data", "queries", "scorer"), (*headings, "seeds"))
     for line in lines:
         scores = [_score(line, metric) for metric in metrics]
-        table.add_row(_data(line), _asked(line), line.scorer, *scores, str(line.seeds))
+        table.add_row(_data(line), _stress(line), line.scorer, *scores, str(line.seeds))
     return table
 
 
@@ -144,7 +144,7 @@ def _data(line: Summary) -> str:
     return line.data.removesuffix("_TEST")
 
 
-def _asked(line: Summary) -> str:
+def _stress(line: Summary) -> str:
     """The stress of the queries as it is shown: the plain warp is called warped."""
     return "warped" if line.stress == "warped queries" else line.stress
 

@@ -15,7 +15,7 @@ from typing import Any
 from geopatch.data.collection import Collection
 from geopatch.data.source import at_line, check_file, decoded, raw_lines, shown
 from geopatch.errors import DataError, MissingExtraError, SignalError
-from geopatch.signal import ID_COLUMN, LABEL_COLUMN, TIME_COLUMN, frame_labels, from_frame
+from geopatch.inputs import ID_COLUMN, LABEL_COLUMN, TIME_COLUMN, frame_labels, from_frame
 
 SPECIAL = (ID_COLUMN, TIME_COLUMN, LABEL_COLUMN)
 NOT_MEASURED = ["", "?", "na", "n/a", "nan", "null", "none"]  # in any case of letters

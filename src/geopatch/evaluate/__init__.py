@@ -1,13 +1,13 @@
 """Honest evaluation: protocols, metrics, stress and result rows."""
 
-from geopatch.evaluate.metrics import Scores, retrieval_scores
+from geopatch.evaluate.metrics import RetrievalScores, retrieval_scores
 from geopatch.evaluate.retrieval import Trained, evaluate, train
 from geopatch.evaluate.rows import Row, Summary, append_rows, read_rows, summarise
 from geopatch.evaluate.stress import Stress, curve, default_stresses
 
 __all__ = [
+    "RetrievalScores",
     "Row",
-    "Scores",
     "Stress",
     "Summary",
     "Trained",

@@ -46,8 +46,8 @@ def check_sense(test: Collection, target: str, protocol: Protocol) -> None:
 
 
 def _lost(protocol: Protocol) -> str:
-    near = "is of the query's own record" if protocol.name.endswith("cross-record") else "overlaps the query"
-    return f"{near} and {'is removed' if protocol.name.startswith('strict') else 'counts as wrong'}"
+    near = "is of the query's own record" if protocol.cross_record else "overlaps the query"
+    return f"{near} and {'is removed' if protocol.strict else 'counts as wrong'}"
 
 
 def _any_positive(test: Collection, protocol: Protocol) -> bool:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from geopatch.engines.about import About, about_model
 from geopatch.engines.engine import Info, Shortlist
-from geopatch.engines.entry import Entries, entries_from
+from geopatch.engines.entry import Channels, Entries, entries_from, fitting_layout
 from geopatch.engines.filters import Where
 from geopatch.errors import ConfigError, GalleryError, NotFoundError, SignalError
 from geopatch.protocol import Places, places
@@ -45,6 +45,8 @@ class Searchable(Protocol):
     def scan(self, batch_size: int = ..., where: Where = ...) -> Iterator[Entries]: ...
 
     def shortlist(self, embedding: Floats, k: int = ..., where: Where = ...) -> list[Shortlist]: ...
+
+    def layouts(self) -> Sequence[Channels]: ...
 
     def info(self) -> Info: ...
 
@@ -237,24 +239,21 @@ def _encode(gallery: Searchable, signals: Sequence[Signal], model: GeoPatch | No
 
 def _arranged(gallery: Searchable, signals: Sequence[Signal]) -> list[Signal]:
     """Named channels in the order of the model's, or of the windows that the gallery holds where the model has none."""
-    channels: tuple[str, ...] = getattr(gallery.about, "channels", ())
-    if channels or not any(signal.channels for signal in signals):
-        return [signal.arranged(channels) for signal in signals]
-    layouts: list[tuple[str, ...]] = gallery.layouts() if hasattr(gallery, "layouts") else []
-    return [_in_layout(signal, layouts) for signal in signals]
+    if gallery.about.channels or not any(signal.channels for signal in signals):
+        return [signal.arranged(gallery.about.channels) for signal in signals]
+    layouts = gallery.layouts()
+    return [_in_layout(signal, layouts) if signal.channels and layouts else signal for signal in signals]
 
 
-def _in_layout(signal: Signal, layouts: Sequence[tuple[str, ...]]) -> Signal:
-    if not signal.channels or not layouts or signal.channels in layouts:
-        return signal
-    for layout in layouts:
-        if sorted(layout) == sorted(signal.channels):
-            return signal.arranged(layout)
-    stored = "; ".join(", ".join(layout) for layout in layouts)
-    raise SignalError(
-        f"signal {signal.id!r} has the channels {', '.join(signal.channels)}; the gallery holds windows of {stored}: "
-        "rename its channels, or leave the names out to take them as they stand"
-    )
+def _in_layout(signal: Signal, layouts: Sequence[Channels]) -> Signal:
+    layout = fitting_layout(signal.channels, layouts)
+    if layout is None:
+        stored = "; ".join(", ".join(one) for one in layouts)
+        raise SignalError(
+            f"signal {signal.id!r} has the channels {', '.join(signal.channels)}; the gallery holds windows of "
+            f"{stored}: rename its channels, or leave the names out to take them as they stand"
+        )
+    return signal.arranged(layout)
 
 
 def _encoded(entries: Entries, n: int) -> EncodedQuery:

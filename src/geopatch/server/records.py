@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from geopatch.engines.contents import Contents
+from geopatch.engines.engine import Contents
 from geopatch.engines.filters import All, Equal, Filter, Order
 from geopatch.gallery import Gallery
 from geopatch.server.refusal import RefusedError

@@ -51,7 +51,7 @@ def findings(job: Job, packs: Path, device: str) -> list[StabilityRow]:
 def _trained(job: Job, learned: Collection, rule: str, device: str) -> Trained:
     found = setting(job.method, job.budget)
     model = replace(found.model, boundaries=rule)
-    return train(learned, GeoPatch(model=model, train=found.train, seed=job.seed, device=device), job.method)
+    return train(learned, GeoPatch(model=model, train=found.train, random_state=job.seed, device=device), job.method)
 
 
 def compact_stability(rows: Iterable[StabilityRow]) -> list[StabilityRow]:
