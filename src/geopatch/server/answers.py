@@ -37,14 +37,19 @@ class SignalOut(BaseModel):
 
 
 class DrawnOut(BaseModel):
-    """A signal for drawing: `data` is base64 of little-endian float32 (samples, channels), NaN where not measured."""
+    """A signal for drawing: `data` is base64 of little-endian float32 (samples, width), NaN where not measured.
+
+    Where `bucket` is more than 1, the rows are in turn the minimum and the maximum of that many samples.
+    """
 
     id: str
     record: str
     start_s: float
+    stop_s: float
     rate_hz: float
     rate_known: bool
     channels: list[str]
+    bucket: int
     samples: int
     width: int
     data: str
@@ -195,14 +200,16 @@ def signal_out(signal: Signal | None) -> Json | None:
     return {"rate_hz": signal.rate_hz, "channels": list(signal.channels), "values": _rows(signal.values)}
 
 
-def drawn_out(signal: Signal, *, rate_known: bool) -> Json:
+def drawn_out(signal: Signal, bucket: int = 1, stop_s: float | None = None) -> Json:
     return {
         "id": signal.id,
         "record": signal.record,
         "start_s": signal.start_s,
+        "stop_s": signal.start_s + signal.duration_s if stop_s is None else stop_s,
         "rate_hz": signal.clock_hz,
-        "rate_known": rate_known,
+        "rate_known": signal.rate_hz is not None,
         "channels": list(signal.channels),
+        "bucket": bucket,
         "samples": signal.length,
         "width": signal.values.shape[1],
         "data": base64.b64encode(signal.values.astype("<f4").tobytes()).decode(),

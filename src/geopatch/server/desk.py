@@ -11,7 +11,7 @@ from geopatch.search.query import Span
 from geopatch.server.batching import Batcher
 from geopatch.server.metrics import Metrics
 from geopatch.server.questions import OptionsIn
-from geopatch.server.records import Shelf
+from geopatch.server.records import RecordStore
 from geopatch.server.refusal import RefusedError
 from geopatch.server.searcher import Question, Searcher
 from geopatch.server.settings import Settings
@@ -34,7 +34,7 @@ class Desk:
     ) -> None:
         self.gallery, self.settings, self.limits = gallery, settings, settings.limits
         self.metrics = Metrics()
-        self.shelf = Shelf(gallery)
+        self.shelf = RecordStore(gallery)
         self.place = gallery.info().place
         self.reading = asyncio.Semaphore(READ_AT_ONCE)
         self._searchers = searchers or [Searcher(gallery)]

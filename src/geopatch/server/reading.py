@@ -20,7 +20,7 @@ from geopatch.search.query import Span
 from geopatch.server import answers
 from geopatch.server.desk import Desk
 from geopatch.server.questions import ExplainIn, OptionsIn, SearchIn, Text, at_rate
-from geopatch.server.records import stored_record
+from geopatch.server.records import draw_record
 from geopatch.server.uploads import read_upload
 from geopatch.signal import Signal
 from geopatch.version import __version__
@@ -150,12 +150,16 @@ async def record(
     name: Annotated[Text, Query()],
     start_s: Annotated[float, Query(allow_inf_nan=False)] = -1e12,
     stop_s: Annotated[float, Query(allow_inf_nan=False)] = 1e12,
+    points: Annotated[int | None, Query(ge=4, le=100_000, description="most rows; without it every sample")] = None,
 ) -> Any:
-    """The values of a stored record, or of a part of it, put together from its windows."""
+    """The values of a stored record, or of a part of it, put together from its windows.
+
+    With `points`, a part of more samples is answered with minima and maxima.
+    """
     desk = desk_of(request)
     async with desk.reading:
-        found = await to_thread.run_sync(stored_record, desk.gallery, name, start_s, stop_s, desk.limits.record_windows)
-        return JSONResponse(answers.drawn_out(found, rate_known=True))
+        drawing = await to_thread.run_sync(draw_record, desk.gallery, name, start_s, stop_s, points, desk.limits.values)
+        return JSONResponse(answers.drawn_out(drawing.signal, drawing.bucket, drawing.stop_s))
 
 
 @router.get("/window", response_model=answers.WindowOut)
@@ -168,7 +172,7 @@ def window(request: Request, id: Annotated[Text, Query()]) -> Any:
 async def read(request: Request, file: Annotated[list[UploadFile], File()], rate_hz: Rate = None) -> Any:
     """The signal of a file, for drawing; nothing is kept. Send .csv, .json, .npy, .wav, .zip, or .hea with .dat."""
     signal = await uploaded(desk_of(request), file, rate_hz)
-    return JSONResponse(answers.drawn_out(signal, rate_known=signal.rate_hz is not None))
+    return JSONResponse(answers.drawn_out(signal))
 
 
 async def uploaded(desk: Desk, files: list[UploadFile], rate_hz: float | None) -> Signal:
