@@ -58,14 +58,20 @@ class SignalOut(BaseModel):
 
 
 class DrawnOut(BaseModel):
-    """A signal for drawing: `data` is base64 of little-endian float32 (samples, channels), NaN where not measured."""
+    """A signal for drawing: `data` is base64 of little-endian float32 (samples, width), NaN where not measured.
+
+    Where `bucket` is more than 1, the rows are in turn the minimum and the maximum of that many samples. `rate_hz` is
+    null and `rate_known` false where the rate is not known; times then count samples.
+    """
 
     id: str
     record: str
     start_s: float
+    stop_s: float
     rate_hz: float | None
     rate_known: bool
     channels: list[str]
+    bucket: int
     samples: int
     width: int
     data: str
@@ -223,14 +229,16 @@ def signal_out(signal: Signal | None) -> Json | None:
     }
 
 
-def drawn_out(signal: Signal) -> Json:
+def drawn_out(signal: Signal, bucket: int = 1, stop_s: float | None = None) -> Json:
     return {
         "id": signal.id,
         "record": signal.record,
         "start_s": signal.start_s,
+        "stop_s": signal.start_s + signal.duration_s if stop_s is None else stop_s,
         "rate_hz": signal.rate_hz,
         "rate_known": signal.rate_hz is not None,
         "channels": list(signal.channels),
+        "bucket": bucket,
         "samples": signal.length,
         "width": signal.values.shape[1],
         "data": base64.b64encode(signal.values.astype("<f4").tobytes()).decode(),

@@ -18,7 +18,7 @@ from geopatch.protocol import MEANING
 from geopatch.scoring import scorer_names
 from geopatch.search.query import Span
 from geopatch.server import answers
-from geopatch.server.records import stored_record
+from geopatch.server.records import draw_record
 from geopatch.server.schema import (
     MAX_NAMES,
     AddIn,
@@ -120,7 +120,7 @@ def info(request: Request) -> Any:
             "rate_hz": about.rate_hz,
             "window_s": about.length / about.clock_hz,
             "channels": service.channels,
-            "channel_names": list(getattr(about, "channels", ())),
+            "channel_names": list(about.channels),
             "searchable_by_signal": service.gallery.model is not None,
             "writable": service.writable,
             "optimizing": service.optimizing,
@@ -152,16 +152,18 @@ async def record(
     name: Annotated[Text, Query()],
     start_s: Annotated[float, Query(allow_inf_nan=False)] = -1e12,
     stop_s: Annotated[float, Query(allow_inf_nan=False)] = 1e12,
+    points: Annotated[int | None, Query(ge=4, le=100_000, description="most rows; without it every sample")] = None,
 ) -> Any:
     """Send the values of a stored record, or of a part of it, joined from its windows.
 
-    404 where the gallery keeps no values there.
+    With `points`, a part of more samples is answered with minima and maxima. 404 where the gallery keeps no values
+    there.
     """
     service = service_of(request)
-    most = service.limits.record_windows
+    most = service.limits.values
     async with service.reading:
-        signal = await to_thread.run_sync(stored_record, service.gallery, name, start_s, stop_s, most)
-        return JSONResponse(answers.drawn_out(signal))
+        drawing = await to_thread.run_sync(draw_record, service.gallery, name, start_s, stop_s, points, most)
+        return JSONResponse(answers.drawn_out(drawing.signal, drawing.bucket, drawing.stop_s))
 
 
 @reading.get("/window", response_model=answers.WindowOut)
