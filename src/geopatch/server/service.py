@@ -16,7 +16,7 @@ from geopatch.gallery import Gallery
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import Span
 from geopatch.server.metrics import Metrics
-from geopatch.server.records import Shelf
+from geopatch.server.records import RecordStore
 from geopatch.server.refusal import RefusedError, overloaded
 from geopatch.server.searcher import Searcher, SearchRequest
 from geopatch.server.settings import Settings
@@ -135,7 +135,7 @@ class SearchService:
     ) -> None:
         self.gallery, self.settings, self.limits = gallery, settings, settings.limits
         self.metrics = Metrics()
-        self.records = Shelf(gallery)
+        self.records = RecordStore(gallery)
         self.place = gallery.info().place
         self.reading = asyncio.Semaphore(MAX_READS)
         self._searchers = searchers or [Searcher(gallery)]

@@ -28,7 +28,7 @@ class Limits:
     filter_parts : int
         Comparisons in one metadata filter.
     record_windows : int
-        Windows of a record that is joined for drawing, or cut from one uploaded recording.
+        Windows that are cut from one uploaded recording.
     streams : int
         Sensors that stream at the same time.
     search_queue, write_queue : int

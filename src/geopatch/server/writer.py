@@ -76,7 +76,7 @@ class Writer:
 
         def change() -> Json:
             known = self.gallery.engine.known(list(ids))
-            removed = self.gallery.remove([id for id in dict.fromkeys(ids) if id in known]) if known else 0
+            removed = self.gallery.remove(list(ids), missing="ignore")
             self._metrics.removed(removed)
             return {"removed": removed, "missing": [id for id in dict.fromkeys(ids) if id not in known]}
 
