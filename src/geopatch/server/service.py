@@ -202,7 +202,5 @@ class SearchService:
             )
         if not isinstance(query, Signal) or not self.channels or query.values.shape[1] == self.channels:
             return
-        if not query.channels or not getattr(
-            self.gallery.about, "channels", ()
-        ):  # else the names say which of them are meant
+        if not query.channels or not self.gallery.about.channels:  # else the names say which of them are meant
             raise ConfigError(f"the gallery's model takes {self.channels} channels, got {query.values.shape[1]}")
