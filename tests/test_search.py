@@ -23,7 +23,7 @@ from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
 from geopatch.protocol import MEANING, Protocol
 from geopatch.scoring import SCORERS
-from geopatch.search import Hit, Span
+from geopatch.search import Hit, SearchOptions, Span
 from geopatch.search.certificate import token_certificate
 from geopatch.signal import Signal
 from geopatch.warp import warped
@@ -538,3 +538,29 @@ def test_precision_does_not_fall_when_channels_change_places(tmp_path: Path) -> 
 
 def precision(gallery: Gallery, query: Signal, label: str) -> float:
     return float(np.mean([hit.metadata["label"] == label for hit in gallery.search(query, 10, protocol="standard")]))
+
+
+def test_a_hit_is_one_line_and_a_table_in_notebooks(encoded: Gallery) -> None:
+    hit = encoded.search(windows("q", 2)[4], 1)[0]
+    assert repr(hit) == f"Hit(1, {hit.id!r}, fused {hit.score:.4f}, {hit.start_s:g}-{hit.stop_s:g} s)"
+    assert "\n" not in repr(hit)
+    assert "<table>" in hit._repr_html_()
+    assert "<svg" in hit._repr_html_()
+    assert "<svg" not in hit.with_window(None)._repr_html_()
+
+
+def test_options_and_overrides(gallery: Gallery) -> None:
+    options = SearchOptions(k=4, scorer="cosine")
+    assert pairs(gallery.search("w3", options=options)) == pairs(gallery.search("w3", 4, scorer="cosine"))
+    assert len(gallery.search("w3", 2, options=options)) == 2
+    assert gallery.search("w3", options=options, scorer="maxsim")[0].scorer == "maxsim"
+    with pytest.raises(ConfigError, match="a search has no option 'scoring'; it has k, scorer, shortlist"):
+        gallery.search("w3", scoring="cosine")
+    with pytest.raises(ConfigError, match="guard_s is 2 here and 1 in the protocol"):
+        gallery.search("w3", protocol=Protocol("strict-nonoverlap", 1.0), guard_s=2.0)
+
+
+def test_cosines_are_those_of_the_embeddings(gallery: Gallery) -> None:
+    entries = gallery.fetch([f"w{n}" for n in range(COUNT)])
+    for hit in gallery.search("w3", 5, certify=True):
+        assert hit.cosine == pytest.approx(naive_search.cosine(entries, 3, entries.ids.index(hit.id)), abs=1e-6)

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.errors import SignalError
+from geopatch.inputs import as_signals
 from geopatch.patches import LazyWindows, WindowBatch, stack
-from geopatch.signal import LazySignals, Signal, as_signals
+from geopatch.signal import LazySignals, Signal
 
 IN_MEMORY_BYTES = 2**30  # windows on disk that take more stay there while an encoder is trained on them
 

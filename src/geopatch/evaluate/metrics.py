@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from geopatch.errors import SignalError
+from geopatch.evaluate.rows import CLASS_MEAN
 
 RECALL_AT = (1, 5, 10)
-CLASS_MEAN = "class_mean_"
 
 
 @dataclass(frozen=True)

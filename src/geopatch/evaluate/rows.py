@@ -16,6 +16,8 @@ from typing import Any, Protocol
 from geopatch.errors import DataError, GeoPatchError
 from geopatch.version import __version__
 
+CLASS_MEAN = "class_mean_"  # starts the name of a score that is a mean over classes
+
 
 def versions() -> dict[str, str]:
     """Of everything a score can depend on."""
