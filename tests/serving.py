@@ -52,12 +52,12 @@ def client_of(place: Path, settings: Settings | None = None) -> Iterator[TestCli
     """A client on this machine, in the same process."""
     settings = settings or Settings(write_token=WRITE_TOKEN)
     model = GeoPatch.load(place / "model", device="cpu")
-    writing = Gallery.open(place / "gallery", model=model) if settings.write_token else None
-    app = create_app(Gallery.open(place / "gallery", model=model, read_only=True), settings, writing_to=writing)
+    writable = Gallery.open(place / "gallery", model=model) if settings.write_token else None
+    app = create_app(Gallery.open(place / "gallery", model=model, read_only=True), settings, writable=writable)
     with TestClient(
         app, base_url="http://127.0.0.1", client=("127.0.0.1", 5000), raise_server_exceptions=False
-    ) as found:
-        yield found
+    ) as client:
+        yield client
 
 
 class Server:
