@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,12 @@ SOURCES = sorted(path for package in PACKAGES for path in (SRC / package).rglob(
 SCRIPTS = sorted(path for path in (SRC / "geopatch/server/page").glob("*.js") if path.name != "uplot.js")
 
 # Each says how a value came or where it lies, not what it is. `at_once` is two parts in a row.
-RETIRED = frozenset("found told asked given wish wishes desk shelf sureness looks few tail".split()) | {"at_once"}
-RETIRED_CLASSES = frozenset("Asked Desk Given Question Shelf Sureness Tail Told Wish Wishes".split())
+RETIRED = frozenset(
+    ["found", "told", "asked", "given", "wish", "wishes", "desk", "shelf", "sureness", "looks", "few", "tail"]
+) | {"at_once"}
+RETIRED_CLASSES = frozenset(
+    ["Asked", "Desk", "Given", "Question", "Shelf", "Sureness", "Tail", "Told", "Wish", "Wishes"]
+)
 JS_NAME = re.compile(
     r"\b(?:const|let|var|function|class)\s+(\w+)"  # declarations
     r"|[,{(]\s*(\w+)\s*(?=[:=,)}])"  # parameters, keys, parts of a destructured value
@@ -30,7 +35,7 @@ def retired_in(name: str) -> list[str]:
     if name in RETIRED_CLASSES:
         return [name]
     parts = [part.lower() for part in re.split(r"_+", name) if part]
-    pairs = {f"{one}_{two}" for one, two in zip(parts, parts[1:], strict=False)}
+    pairs = {f"{one}_{two}" for one, two in pairwise(parts)}
     return sorted(RETIRED & ({*parts} | pairs))
 
 
