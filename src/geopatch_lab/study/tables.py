@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from statistics import mean
 
 from geopatch.evaluate.rows import Row
