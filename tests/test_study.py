@@ -46,8 +46,8 @@ from geopatch_lab.study.jobs import (
 from geopatch_lab.study.journal import Entry, Journal, Spent, failure, left, merged
 from geopatch_lab.study.measure import measured
 from geopatch_lab.study.pack import by_class, needs_packing, read_pack, read_train, write_pack, write_packs
-from geopatch_lab.study.published import PUBLISHED
-from geopatch_lab.study.run import BROKEN, Place, run, take
+from geopatch_lab.study.paper import PUBLISHED
+from geopatch_lab.study.run import BROKEN, Workspace, run, take
 from geopatch_lab.study.sets import FULL, POOL, Thinning
 
 TINY = Scope(
@@ -68,8 +68,8 @@ def packs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path: Path, packs: Path) -> Place:
-    return Place(tmp_path / "study", packs)
+def place(tmp_path: Path, packs: Path) -> Workspace:
+    return Workspace(tmp_path / "study", packs)
 
 
 def row(job: Job, recall: float = 0.5) -> Row:
@@ -219,7 +219,7 @@ def test_thinning_keeps_every_class() -> None:
     assert len({signal.id for signal in kept.signals}) == len(kept)
 
 
-def test_a_study_runs_and_is_then_done(place: Place) -> None:
+def test_a_study_runs_and_is_then_done(place: Workspace) -> None:
     todo = [job for job in jobs(TINY, ["waves"]) if job.method in ("euclidean", "minirocket", "default")]
     assert run(todo, place) == 0
     rows, reasons = merged(todo, [place.journal])
@@ -227,11 +227,11 @@ def test_a_study_runs_and_is_then_done(place: Place) -> None:
     assert {one.preset.partition(",")[0] for one in rows} == {"euclidean", "minirocket", "default"}
     assert {one.data for one in rows} == {"waves"}
     told: list[str] = []
-    assert run(todo, place, tell=told.append) == 0
+    assert run(todo, place, log=told.append) == 0
     assert told[0].startswith("0 of 5 jobs to do")
 
 
-def test_recordings_are_measured_under_every_protocol_that_makes_sense(place: Place) -> None:
+def test_recordings_are_measured_under_every_protocol_that_makes_sense(place: Workspace) -> None:
     job = Job("main", "recorded", "class", "default", steps=1, batch=4)
     rows = measured(job, place.packs, place.journal.choices, "cpu")
     assert len({one.protocol for one in rows}) == 5
@@ -240,7 +240,7 @@ def test_recordings_are_measured_under_every_protocol_that_makes_sense(place: Pl
 
 
 @pytest.mark.parametrize("method", ["euclidean", "minirocket", "dtw"])
-def test_a_baseline_classifies_what_it_was_not_trained_on(place: Place, method: str) -> None:
+def test_a_baseline_classifies_what_it_was_not_trained_on(place: Workspace, method: str) -> None:
     rows = measured(Job("published", "waves", "class", method, aim=CLASSIFY), place.packs, Path(), "cpu")
     assert [one.scorer for one in rows] == (["nearest", "linear"] if method == "minirocket" else ["nearest"])
     assert all(one.scores["accuracy"] == 1 and one.queries == 10 for one in rows)  # two shapes anybody can tell apart
@@ -254,7 +254,7 @@ def test_published_figures_are_of_known_methods_and_sets() -> None:
     assert all(0.5 < one.accuracy <= 1 for one in PUBLISHED if one.accuracy is not None)
 
 
-def test_what_was_cut_off_by_a_kill_is_done_again(place: Place) -> None:
+def test_what_was_cut_off_by_a_kill_is_done_again(place: Workspace) -> None:
     journal = place.journal
     journal.open()
     todo = [Job("main", "waves", "class", name, steps=1) for name in ("default", "paper")]
@@ -267,7 +267,7 @@ def test_what_was_cut_off_by_a_kill_is_done_again(place: Place) -> None:
     assert [one.scores["recall@1"] for one in merged(todo, [journal])[0]] == [0.5, 0.7]
 
 
-def test_a_choice_whose_file_is_gone_is_made_again(place: Place) -> None:
+def test_a_choice_whose_file_is_gone_is_made_again(place: Workspace) -> None:
     journal = place.journal
     journal.open()
     journal.write("worker-0", Entry(CHOICE.key, ()))
@@ -276,7 +276,7 @@ def test_a_choice_whose_file_is_gone_is_made_again(place: Place) -> None:
     assert left([CHOICE], journal) == []
 
 
-def test_a_job_is_taken_by_one_worker_and_claims_end_with_the_run(place: Place) -> None:
+def test_a_job_is_taken_by_one_worker_and_claims_end_with_the_run(place: Workspace) -> None:
     journal = place.journal
     journal.open()
     todo = [Job("main", "waves", "class", name, steps=1) for name in ("default", "paper")]
@@ -286,7 +286,7 @@ def test_a_job_is_taken_by_one_worker_and_claims_end_with_the_run(place: Place) 
     assert take(todo, journal, "worker-9") == todo[0]
 
 
-def test_a_job_waits_for_its_choice_while_others_go_on(place: Place) -> None:
+def test_a_job_waits_for_its_choice_while_others_go_on(place: Workspace) -> None:
     journal = place.journal
     journal.open()
     other = Job("main", "waves", "class", "default", steps=1)
@@ -296,7 +296,7 @@ def test_a_job_waits_for_its_choice_while_others_go_on(place: Place) -> None:
     assert take([CHOICE, EUCLIDEAN, other], journal, "worker-0") == EUCLIDEAN
 
 
-def test_a_failure_is_a_row_that_is_counted_and_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_a_row_that_is_counted_and_told(place: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     def break_down(*_: Any, **__: Any) -> Any:
         raise RuntimeError("out of memory\nin two lines")
 
@@ -316,7 +316,7 @@ def test_a_failure_is_a_row_that_is_counted_and_told(place: Place, monkeypatch: 
     assert sum(one.failures for one in rows) == 0
 
 
-def test_a_worker_on_a_gpu_ends_after_a_failure(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_on_a_gpu_ends_after_a_failure(place: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     def break_down(*_: Any) -> Any:
         raise RuntimeError("CUDA error")
 
@@ -329,7 +329,7 @@ def test_a_worker_on_a_gpu_ends_after_a_failure(place: Place, monkeypatch: pytes
     assert place.journal.entries()[job.key].reason == "RuntimeError: CUDA error"
 
 
-def test_what_a_dead_worker_had_taken_failed(place: Place) -> None:
+def test_what_a_dead_worker_had_taken_failed(place: Workspace) -> None:
     journal = place.journal
     journal.open()
     todo = [CHOICE, EUCLIDEAN]
@@ -339,7 +339,7 @@ def test_what_a_dead_worker_had_taken_failed(place: Place) -> None:
     assert take(todo, journal, "worker-0") == EUCLIDEAN  # not waited for any more
 
 
-def test_workers_side_by_side_do_each_job_once(place: Place) -> None:
+def test_workers_side_by_side_do_each_job_once(place: Workspace) -> None:
     todo = jobs_of_baselines(("euclidean", "minirocket"))
     assert run(todo, replace(place, workers=2)) == 0
     lines = [line for path in place.journal.rows.glob("*.jsonl") for line in path.read_text().splitlines()]
@@ -350,7 +350,7 @@ def jobs_of_baselines(names: Sequence[str]) -> list[Job]:
     return [job for job in jobs(TINY, ["waves"]) if job.method in names]
 
 
-def test_no_job_is_begun_after_the_time_is_up(place: Place) -> None:
+def test_no_job_is_begun_after_the_time_is_up(place: Workspace) -> None:
     todo = jobs_of_baselines(("euclidean",))
     assert run(todo, replace(place, stop_at=0.0)) == 2
     assert place.journal.entries() == {}
@@ -369,7 +369,7 @@ def test_rows_of_other_machines_are_added_and_a_success_stands(tmp_path: Path) -
     assert not reasons
 
 
-def test_a_choice_never_sees_a_test_window(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_choice_never_sees_a_test_window(place: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only `read_train` is called for it, and what reaches the selection are training windows."""
     seen: list[Collection] = []
 
@@ -430,7 +430,7 @@ def test_the_pool_is_every_set_with_30_training_windows_of_at_most_1500_samples(
     assert found == set(POOL)
 
 
-def test_a_stretch_that_was_cut_off_is_left_out(place: Place) -> None:
+def test_a_stretch_that_was_cut_off_is_left_out(place: Workspace) -> None:
     place.journal.open()
     assert place.journal.spent() == []
     whole = Spent("cpu", 2, 7, 1.5)
@@ -440,7 +440,7 @@ def test_a_stretch_that_was_cut_off_is_left_out(place: Place) -> None:
     assert place.journal.spent() == [whole]
 
 
-def test_a_full_disk_is_one_line(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_line(place: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(file: int) -> None:
         raise OSError(ENOSPC, os.strerror(ENOSPC))
 
@@ -450,7 +450,7 @@ def test_a_full_disk_is_one_line(place: Place, monkeypatch: pytest.MonkeyPatch) 
         place.journal.write("worker-0", Entry(CHOICE.key, ()))
 
 
-def test_a_worker_whose_study_is_gone_takes_no_more(place: Place) -> None:
+def test_a_worker_whose_study_is_gone_takes_no_more(place: Workspace) -> None:
     place.journal.open()
     answers = iter([True, False])
     run_module.work([CHOICE, EUCLIDEAN], place, "worker-0", wanted=lambda: next(answers))
@@ -458,7 +458,7 @@ def test_a_worker_whose_study_is_gone_takes_no_more(place: Place) -> None:
 
 
 @pytest.mark.parametrize("number", [SIGTERM, SIGKILL])
-def test_a_killed_study_leaves_no_worker_behind(place: Place, tmp_path: Path, number: int) -> None:
+def test_a_killed_study_leaves_no_worker_behind(place: Workspace, tmp_path: Path, number: int) -> None:
     todo = [job for job in jobs(TINY, ["waves"]) if job.needs == "torch"]
     write_jobs(tmp_path / "jobs.jsonl", todo)
     arguments = ["--folder", place.folder, "--packs", place.packs, "--jobs", tmp_path / "jobs.jsonl", "--workers", "2"]

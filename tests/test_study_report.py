@@ -24,7 +24,7 @@ from geopatch_lab.study.cost import Cost, Growth, growths, mflop, read_cost, wri
 from geopatch_lab.study.figures import draw_all
 from geopatch_lab.study.jobs import POOL_METHODS
 from geopatch_lab.study.report import compact, main, page, write_report, write_rows
-from geopatch_lab.study.scores import Ask, Scores, amplitude_of, method_of
+from geopatch_lab.study.scores import Condition, StudyScores, amplitude_of, method_of
 from geopatch_lab.study.sets import POOL, ROBUSTNESS, UEA, target_of
 from geopatch_lab.study.theory import read_stability
 
@@ -76,7 +76,7 @@ def classified(data: str, method: str, accuracy: float, scorer: str, seed: int =
 
 def test_choices_are_counted_where_one_was_made() -> None:
     rows = [rival("nsrdb", "dtw", 0.5), rival("mitdb", "dtw", 0.5), classified("GunPoint", "dtw", 0.9, "nearest")]
-    assert tables.choice_table(Scores.of(rows)).splitlines()[2:] == ["| dtw | 0 | 2 |"]
+    assert tables.choice_table(StudyScores.of(rows)).splitlines()[2:] == ["| dtw | 0 | 2 |"]
 
 
 def test_a_baseline_stands_beside_what_its_paper_reports() -> None:
@@ -95,33 +95,33 @@ FAILED = replace(row("nsrdb", "ts2vec", 0.0, seed=1), scores={}, failures=1)
 def verdict_of(text: str, rows: Sequence[Row]) -> str:
     claims = [claim for claim in CLAIMS if text in claim.says]
     assert len(claims) == 1, text
-    return verdicts(Scores.of(rows), claims)[0].told
+    return verdicts(StudyScores.of(rows), claims)[0].verdict
 
 
 def test_cells_are_means_over_seeds_and_know_their_amplitude() -> None:
     rows = [row("nsrdb", "default", 0.4), row("nsrdb", "default", 0.6, seed=1), rival("nsrdb", "ts2vec", 0.7), FAILED]
-    scores = Scores.of(rows)
-    assert scores.value(Ask("nsrdb", "default")) == pytest.approx(0.5)
-    assert scores.value(Ask("nsrdb", "ts2vec")) == 0.7
-    assert scores.value(Ask("nsrdb", "default", scorer="maxsim")) is None
+    scores = StudyScores.of(rows)
+    assert scores.value(Condition("nsrdb", "default")) == pytest.approx(0.5)
+    assert scores.value(Condition("nsrdb", "ts2vec")) == 0.7
+    assert scores.value(Condition("nsrdb", "default", scorer="maxsim")) is None
     assert (method_of(rows[2]), amplitude_of(rows[2])) == ("ts2vec", "zscore")
     assert scores.failures("ts2vec") == 1
 
 
 def test_the_archive_columns_are_mean_and_median_over_sets() -> None:
-    scores = Scores.of([row(name, "default", value) for name, value in zip(UEA, (0.1, 0.2, 0.9), strict=False)])
+    scores = StudyScores.of([row(name, "default", value) for name, value in zip(UEA, (0.1, 0.2, 0.9), strict=False)])
     assert scores.column("UEA mean", "default") == pytest.approx(0.4)
     assert scores.column("UEA median", "default") == pytest.approx(0.2)
     assert scores.column("UEA mean", "paper") is None
 
 
 def test_the_main_table_has_the_papers_numbers_and_counts_failures() -> None:
-    table = tables.main_table(Scores.of([row("nsrdb", "default", 0.5), rival("nsrdb", "ts2vec", 0.75), FAILED]))
+    table = tables.main_table(StudyScores.of([row("nsrdb", "default", 0.5), rival("nsrdb", "ts2vec", 0.75), FAILED]))
     ours, theirs = (next(line for line in table.splitlines() if name in line) for name in ("GeoPatch**, cos", "ts2vec"))
     assert "| 0.500 / 0.500<br>*0.880 / 0.459* |" in ours
     assert "| 0.750 / 0.750 z<br>*0.644 / 0.493* |" in theirs
     assert theirs.endswith("| 1 | 1 |")
-    assert "*" not in tables.main_table(Scores.of([rival("nsrdb", "ts2vec", 0.5)]), "warp-queries").splitlines()[2]
+    assert "*" not in tables.main_table(StudyScores.of([rival("nsrdb", "ts2vec", 0.5)]), "warp-queries").splitlines()[2]
 
 
 def test_rebuilt_and_missing_sets_are_named() -> None:
@@ -138,7 +138,7 @@ def test_the_late_table_has_a_line_for_each_protocol() -> None:
         for protocol, value in (("standard", 0.9), ("penalised-nonoverlap", 0.1))
         for scorer in ("cosine", "maxsim", "fused", "bridge")
     ]
-    lines = tables.late_table(Scores.of(rows)).splitlines()[2:]
+    lines = tables.late_table(StudyScores.of(rows)).splitlines()[2:]
     assert len(lines) == 2
     assert lines[0].endswith("| 0.880 / 0.459, 0.973 / 0.459 |")
     assert lines[1].endswith("| R@1 0.323, 0.056 |")
@@ -147,7 +147,7 @@ def test_the_late_table_has_a_line_for_each_protocol() -> None:
 def test_drops_are_in_percent_of_clean() -> None:
     rows = [row(name, "default", 0.8) for name in ROBUSTNESS]
     rows += [row(name, "default", 0.6, stress="span-mask") for name in ROBUSTNESS]
-    scores = Scores.of(rows)
+    scores = StudyScores.of(rows)
     assert tables.drops(scores, "default", "span-mask", "recall@1") == pytest.approx(dict.fromkeys(ROBUSTNESS, 25.0))
     line = next(line for line in tables.drop_table(scores).splitlines() if "span-mask" in line)
     assert "25.0, 25.0, 25.0, 25.0" in line
@@ -160,7 +160,7 @@ def test_drops_are_in_percent_of_clean() -> None:
 def test_the_ablation_table_leaves_out_what_was_not_measured() -> None:
     rows = [row("nsrdb", "default", 0.9), row("nsrdb", "no-gate", 0.8)]
     rows += [row("nsrdb", name, 0.7, protocol="strict-nonoverlap") for name in ("default", "no-gate")]
-    lines = tables.ablation_table(Scores.of(rows)).splitlines()
+    lines = tables.ablation_table(StudyScores.of(rows)).splitlines()
     assert "NSRDB subject, standard, clean" in lines[0]
     assert "strict-nonoverlap" in lines[0]
     assert len(lines) == 4
@@ -246,10 +246,10 @@ def test_an_ablation_counts_only_beyond_what_seeds_differ_by() -> None:
             for seed, step in around.items()
         ]
         assert verdict_of("must be paired with geometry conditioning", rows) == expected
-        told = tables.ablation_noise(Scores.of(rows))
+        told = tables.ablation_noise(StudyScores.of(rows))
         assert "NSRDB standard 2.0." in told
         assert f"Of 1 differences from the full encoder {beyond} exceed" in told
-    assert tables.ablation_noise(Scores.of([row("nsrdb", "default", 0.9)])) == ""
+    assert tables.ablation_noise(StudyScores.of([row("nsrdb", "default", 0.9)])) == ""
 
 
 @pytest.mark.parametrize(("own", "expected"), [(0.9, HOLDS), (0.6, NOT)])
@@ -261,19 +261,19 @@ def test_the_claim_on_warped_queries_over_the_pool_flips_with_its_rows(own: floa
 
 def test_a_verdict_names_the_rows_behind_it_and_no_others() -> None:
     behind, besides = [row("nstdb", preset, 1.0) for preset in ("default", "paper")], row("nsrdb", "default", 0.5)
-    found = next(one for one in verdicts(Scores.of([*behind, besides])) if "NSTDB" in one.claim.says)
+    found = next(one for one in verdicts(StudyScores.of([*behind, besides])) if "NSTDB" in one.claim.says)
     assert list(found.rows) == behind
-    assert "2 rows: data nstdb" in claims_table(Scores.of(behind))
+    assert "2 rows: data nstdb" in claims_table(StudyScores.of(behind))
 
 
 def test_verdicts_are_counted() -> None:
-    assert tally(Scores.of([])) == f"Of {len(CLAIMS)} claims: not measured {len(CLAIMS)}."
+    assert tally(StudyScores.of([])) == f"Of {len(CLAIMS)} claims: not measured {len(CLAIMS)}."
     rows = [row("nstdb", "default", 1.0), row("nstdb", "paper", 0.5)]
-    assert tally(Scores.of(rows)) == f"Of {len(CLAIMS)} claims: holds in part 1, not measured {len(CLAIMS) - 1}."
+    assert tally(StudyScores.of(rows)) == f"Of {len(CLAIMS)} claims: holds in part 1, not measured {len(CLAIMS) - 1}."
 
 
 def test_without_rows_every_claim_is_not_measured() -> None:
-    assert {one.told for one in verdicts(Scores.of([]))} == {UNKNOWN}
+    assert {one.verdict for one in verdicts(StudyScores.of([]))} == {UNKNOWN}
 
 
 def study_rows() -> list[Row]:
@@ -334,7 +334,7 @@ def test_compact_rows_give_the_same_tables() -> None:
     rows = [replace(one, per_class={"a": {"map": 1.0}}) for one in study_rows()]
     small = compact(rows)
     assert all(not one.per_class for one in small)
-    assert tables.ablation_table(Scores.of(small)) == tables.ablation_table(Scores.of(rows))
+    assert tables.ablation_table(StudyScores.of(small)) == tables.ablation_table(StudyScores.of(rows))
 
 
 def test_compact_rows_come_back(tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def test_mflop_counts_attention_and_grows_with_the_encoder() -> None:
 
 
 def test_the_frontier_is_what_nothing_beats() -> None:
-    points = [plot.Point(name, x, y) for name, x, y in (("a", 1, 3), ("b", 2, 2), ("c", 1.5, 1), ("d", 3, 1))]
+    points = [plot.ParetoPoint(name, x, y) for name, x, y in (("a", 1, 3), ("b", 2, 2), ("c", 1.5, 1), ("d", 3, 1))]
     assert [point.name for point in frontier(points, plot.Axis("score"))] == ["a", "b", "d"]
     cheap = [point.name for point in frontier(points, plot.Axis("cost", less_is_better=True))]
     assert cheap == ["a"]
@@ -401,7 +401,7 @@ def test_a_heatmap_writes_each_value() -> None:
 
 
 def test_nothing_is_drawn_without_rows(tmp_path: Path) -> None:
-    assert draw_all(Scores.of([]), None, tmp_path) == []
+    assert draw_all(StudyScores.of([]), None, tmp_path) == []
 
 
 def test_the_page_in_the_docs_is_made_from_the_committed_rows() -> None:

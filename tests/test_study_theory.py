@@ -30,7 +30,7 @@ from geopatch_lab.study.journal import Journal, entries_of, left, merged
 from geopatch_lab.study.pack import write_pack
 from geopatch_lab.study.report import main, page, write_report, write_rows
 from geopatch_lab.study.rules import spread
-from geopatch_lab.study.run import Place, run
+from geopatch_lab.study.run import Workspace, run
 from geopatch_lab.study.statements import STATEMENTS, Statement, statement_parts, statements_table
 from geopatch_lab.study.theory import compact_stability, over_seeds, read_stability, write_stability
 
@@ -40,12 +40,12 @@ FIGURES = [f"{name}-recorded" for name in ("drift", "bound", "margin", "preferen
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def study(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """One job done."""
     folder = tmp_path_factory.mktemp("theory")
     split = WindowSplit(windows("recorded", 16, 100, records=True), windows("recorded", 12, 0, records=True))
     write_pack(folder / "recorded.npz", split, "made here")
-    place = Place(folder / "study", folder)
+    place = Workspace(folder / "study", folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(theory, "SIZES", {STABILITY: TINY})
         for name in ("click", "rich", "matplotlib", "pandas", "polars", "aeon", "wfdb"):  # a GPU machine has none
@@ -55,7 +55,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 @pytest.fixture(scope="module")
-def rows(study: Place) -> list[StabilityRow]:
+def rows(study: Workspace) -> list[StabilityRow]:
     (entry,) = entries_of([JOB], [study.journal])
     assert not entry.reason
     return compact_stability(entry.stability)
@@ -82,9 +82,9 @@ def test_the_small_version_is_one_job_of_the_small_size() -> None:
     assert job.key != replace(job, aim=STABILITY).key, "the other size is another job"
 
 
-def test_a_job_is_done_once_and_says_where_its_rows_come_from(study: Place, rows: list[StabilityRow]) -> None:
+def test_a_job_is_done_once_and_says_where_its_rows_come_from(study: Workspace, rows: list[StabilityRow]) -> None:
     told: list[str] = []
-    assert run([JOB], study, tell=told.append) == 0
+    assert run([JOB], study, log=told.append) == 0
     assert told[0].startswith("0 of 1 jobs to do")
     assert merged([JOB], [study.journal]) == ([], {})
     assert {(row.data, row.target, row.preset, row.seed) for row in rows} == {("recorded", "class", "default", 0)}
@@ -92,7 +92,7 @@ def test_a_job_is_done_once_and_says_where_its_rows_come_from(study: Place, rows
     assert digests["fixed", "own"] == digests["adaptive", "shared"] != digests["adaptive", "own"], "two were trained"
 
 
-def test_a_job_that_was_cut_off_is_done_again(study: Place, tmp_path: Path) -> None:
+def test_a_job_that_was_cut_off_is_done_again(study: Workspace, tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.open()
     (line,) = (study.journal.rows / "worker-0.jsonl").read_text().splitlines()
@@ -103,7 +103,7 @@ def test_a_job_that_was_cut_off_is_done_again(study: Place, tmp_path: Path) -> N
 
 
 def test_a_failure_is_a_row_that_is_counted_and_told(
-    study: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def break_down(*_: Any) -> Any:
         raise RuntimeError("out of memory")
@@ -121,7 +121,7 @@ def test_a_failure_is_a_row_that_is_counted_and_told(
     assert not better.reason, "a success anywhere stands"
 
 
-def test_the_theorems_can_be_run_alone(study: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_theorems_can_be_run_alone(study: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     monkeypatch.setattr(run_module, "findings", lambda job, *_: seen.append(job.key) or [])  # type: ignore[func-returns-value]
     write_jobs(tmp_path / "jobs.jsonl", [Job("main", "recorded", "class", "default"), JOB])
@@ -139,7 +139,7 @@ def test_kept_rows_come_back_and_are_small(rows: list[StabilityRow], tmp_path: P
     assert [verdict_of(one, again) for one in STATEMENTS] == [verdict_of(one, many) for one in STATEMENTS]
 
 
-def test_kept_rows_have_four_digits_and_only_what_is_asked_for(study: Place, rows: list[StabilityRow]) -> None:
+def test_kept_rows_have_four_digits_and_only_what_is_asked_for(study: Workspace, rows: list[StabilityRow]) -> None:
     (entry,) = entries_of([JOB], [study.journal])
     drift = next(row for row in rows if row.topic == "drift")
     assert tuple(drift.values) == theory.KEPT["drift"]
@@ -229,7 +229,7 @@ def test_drifting_less_is_judged_by_kind_and_in_distances(rows: list[StabilityRo
     assert verdict_of(stated("drifts less"), changed(whole, "drift", {"apart": 0.1}, rule="fixed")) == NOT
     part = changed(whole, "drift", {"total_mean": 0.3}, rule="fixed", kind="noise")
     assert verdict_of(stated("drifts less"), part) == IN_PART
-    told = [part.told for part in statement_parts(stated("drifts less"), whole)]
+    told = [part.text for part in statement_parts(stated("drifts less"), whole)]
     assert "noise 0.4: fixed 0.100, adaptive 0.200, less in 6 of 6 runs" in told
 
 
@@ -257,7 +257,7 @@ def test_a_scorer_that_is_best_everywhere_is_universal(rows: list[StabilityRow])
     whole = changed(whole, "protocol", {"recall@1": 0.7}, scorer="cosine", protocol="strict-cross-record")
     parts = statement_parts(stated("no universal"), whole)
     assert verdict_on(parts) == HOLDS
-    assert parts[0].told == "NSRDB: maxsim, which loses least, is 0.200 R@1 behind the best under strict-cross-record"
+    assert parts[0].text == "NSRDB: maxsim, which loses least, is 0.200 R@1 behind the best under strict-cross-record"
 
 
 def test_without_rows_nothing_is_measured() -> None:

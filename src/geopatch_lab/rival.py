@@ -58,9 +58,9 @@ def evaluate_rival(
         if stress.name == GEOMETRY_NOISE:
             raise ConfigError(f"{rival.method.name} has no geometry that noise could touch; leave {stress.name} out")
         started = time.perf_counter()
-        found = rival.method.scores(stress.queries(test.signals), stress.gallery(test.signals))
+        similarity = rival.method.scores(stress.queries(test.signals), stress.gallery(test.signals))
         taken = time.perf_counter() - started
-        scores = retrieval_scores(_rankings(found, where, labels, protocol), labels=labels)
+        scores = retrieval_scores(_rankings(similarity, where, labels, protocol), labels=labels)
         rows.append(
             make_row(
                 test,
@@ -81,10 +81,10 @@ def evaluate_rival(
 
 
 def _rankings(
-    found: npt.NDArray[np.float32], where: Places, labels: npt.NDArray[np.str_], protocol: Protocol
+    similarity: npt.NDArray[np.float32], where: Places, labels: npt.NDArray[np.str_], protocol: Protocol
 ) -> Iterator[ScoredQueries]:
-    for start in range(0, len(found), CHUNK):
+    for start in range(0, len(similarity), CHUNK):
         part = slice(start, start + CHUNK)
         candidate = torch.from_numpy(protocol.candidates(where[part], where))
         relevant = torch.from_numpy(protocol.relevant(where[part], where, labels[part], labels))
-        yield ScoredQueries(torch.from_numpy(np.ascontiguousarray(found[part])), candidate, relevant)
+        yield ScoredQueries(torch.from_numpy(np.ascontiguousarray(similarity[part])), candidate, relevant)

@@ -25,16 +25,16 @@ def results_page(rows: Sequence[Row]) -> str:
 
 def scorer_table(rows: Sequence[Row], first: str, name: Callable[[Summary], str]) -> str:
     """R@1 / mAP of every scorer, a line for each name that `name` gives; by class below where it is imbalanced."""
-    found = summarise(rows)
-    scorers = [scorer for scorer in SCORERS if any(line.scorer == scorer for line in found)]
-    return _grid(first, scorers, [(name(line), line.scorer, line) for line in found])
+    summaries = summarise(rows)
+    scorers = [scorer for scorer in SCORERS if any(line.scorer == scorer for line in summaries)]
+    return _grid(first, scorers, [(name(line), line.scorer, line) for line in summaries])
 
 
 def method_table(rows: Sequence[Row]) -> str:
     """R@1 / mAP of every method and scorer, a column for each stress: ours beside baselines."""
-    found = summarise(rows)
-    stresses = list(dict.fromkeys(line.stress for line in found))
-    return _grid("method: R@1 / mAP", stresses, [(_method(line), line.stress, line) for line in found])
+    summaries = summarise(rows)
+    stresses = list(dict.fromkeys(line.stress for line in summaries))
+    return _grid("method: R@1 / mAP", stresses, [(_method(line), line.stress, line) for line in summaries])
 
 
 def _method(line: Summary) -> str:
@@ -47,21 +47,21 @@ def _grid(first: str, columns: Sequence[str], cells: Sequence[tuple[str, str, Su
     for name, column, summary in cells:
         lines.setdefault(name, {})[column] = summary
     body = []
-    for name, found in lines.items():
-        told = " | ".join(_cell(found.get(column)) for column in columns)
-        body.append(f"| {name} | {next(iter(found.values())).seeds} | {told} |")
+    for name, by_column in lines.items():
+        row_cells = " | ".join(_cell(by_column.get(column)) for column in columns)
+        body.append(f"| {name} | {next(iter(by_column.values())).seeds} | {row_cells} |")
     return "\n".join([f"| {first} | seeds | {' | '.join(columns)} |", "|---|---|" + "---|" * len(columns), *body])
 
 
 def class_table(rows: Sequence[Row]) -> str:
     """R@1 / mAP by the class of the query, a line for each class and a column for each protocol."""
-    found = summarise(rows)
-    classes = list(dict.fromkeys(label for line in found for label in line.per_class))
-    head = f"| class | queries | {' | '.join(f'{line.protocol}, {line.scorer}' for line in found)} |"
-    rule = "|---|---|" + "---|" * len(found)
+    summaries = summarise(rows)
+    classes = list(dict.fromkeys(label for line in summaries for label in line.per_class))
+    head = f"| class | queries | {' | '.join(f'{line.protocol}, {line.scorer}' for line in summaries)} |"
+    rule = "|---|---|" + "---|" * len(summaries)
     body = []
     for label in classes:
-        values = [line.per_class.get(label) for line in found]
+        values = [line.per_class.get(label) for line in summaries]
         cells = " | ".join("-" if one is None else f"{one['recall@1']:.3f} / {one['map']:.3f}" for one in values)
         body.append(f"| {label} | {next(one['queries'] for one in values if one):.0f} | {cells} |")
     return "\n".join([head, rule, *body])
@@ -76,8 +76,8 @@ def _table(lines: Sequence[Summary]) -> str:
 
 
 def _line(name: str, lines: Sequence[Summary]) -> str:
-    found = {(line.stress, line.scorer): line for line in lines}
-    cells = " | ".join(_cell(found.get(key)) for key in HEADINGS)
+    by_setting = {(line.stress, line.scorer): line for line in lines}
+    cells = " | ".join(_cell(by_setting.get(key)) for key in HEADINGS)
     shown = name.removesuffix("_TEST")
     return f"| {shown} | {lines[0].seeds} | {cells} | {lines[0].fit_s / 60:.1f} min |"
 
@@ -85,11 +85,11 @@ def _line(name: str, lines: Sequence[Summary]) -> str:
 def _cell(line: Summary | None) -> str:
     if line is None:
         return "-"
-    told = f"{line.scores['recall@1']:.3f} / {line.scores['map']:.3f}"
+    text = f"{line.scores['recall@1']:.3f} / {line.scores['map']:.3f}"
     if not line.imbalanced:
-        return told
+        return text
     means = [line.scores[f"{CLASS_MEAN}{name}"] for name in ("recall@1", "map")]
-    return f"{told}<br>by class {means[0]:.3f} / {means[1]:.3f}"
+    return f"{text}<br>by class {means[0]:.3f} / {means[1]:.3f}"
 
 
 def provenance(rows: Sequence[Row]) -> str:

@@ -44,12 +44,12 @@ def better_amplitude(
     at_least("most", most, 2 * FOLDS)
     recall = {}
     for amplitude in AMPLITUDES:
-        found = []
-        for kept, asked in folds(train, most):
+        recalls = []
+        for kept, queries in folds(train, most):
             method = make(name, amplitude=amplitude, train=budget, device=device)
             method.fit(kept.signals, kept.labels, seed)
-            found.append(recall_at_1(method.scores(asked.signals, asked.signals), asked.labels))
-        recall[amplitude] = float(np.mean(found))
+            recalls.append(recall_at_1(method.scores(queries.signals, queries.signals), queries.labels))
+        recall[amplitude] = float(np.mean(recalls))
     best = max(AMPLITUDES, key=lambda amplitude: (np.nan_to_num(recall[amplitude], nan=-1.0), amplitude == "keep"))
     return Choice(best, recall)
 

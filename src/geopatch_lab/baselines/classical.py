@@ -44,8 +44,8 @@ class Euclidean:
         self.scale, self.length = Scale.learn(self.amplitude, stack(signals)), median_length(signals)
 
     def scores(self, queries: Sequence[Signal], gallery: Sequence[Signal]) -> Floats:
-        asked, found = self._rows(queries), self._rows(gallery)
-        squared = (asked**2).sum(1)[:, None] - 2 * asked @ found.T + (found**2).sum(1)
+        query_rows, gallery_rows = self._rows(queries), self._rows(gallery)
+        squared = (query_rows**2).sum(1)[:, None] - 2 * query_rows @ gallery_rows.T + (gallery_rows**2).sum(1)
         return np.asarray(-np.sqrt(np.maximum(squared, 0)), dtype=np.float32)
 
     def _rows(self, signals: Sequence[Signal]) -> npt.NDArray[np.float64]:
@@ -78,8 +78,8 @@ class Catch22(Embedder):
         series = fitted(self.name, self.scale).apply(signals)
         long = [resampled(values, max(len(values), SHORTEST)).T.astype(np.float64) for values in series]
         with aeon("transformations.collection.feature_based", "catch22") as features:
-            found = features.Catch22(replace_nans=True, n_jobs=1).fit_transform(long)
-        return np.asarray(found, dtype=np.float64)
+            vectors = features.Catch22(replace_nans=True, n_jobs=1).fit_transform(long)
+        return np.asarray(vectors, dtype=np.float64)
 
 
 def standard(features: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

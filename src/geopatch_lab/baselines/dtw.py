@@ -47,9 +47,9 @@ class DTW:
         self.factor = min(1.0, self.longest / median_length(signals))
 
     def scores(self, queries: Sequence[Signal], gallery: Sequence[Signal]) -> Floats:
-        found = self._series(gallery)
-        asked = found if queries is gallery else self._series(queries)
-        return -dtw_distances(asked, found, band=self.band, device=self.device)
+        gallery_series = self._series(gallery)
+        query_series = gallery_series if queries is gallery else self._series(queries)
+        return -dtw_distances(query_series, gallery_series, band=self.band, device=self.device)
 
     def _series(self, signals: Sequence[Signal]) -> list[Floats]:
         series = fitted(self.name, self.scale).apply(signals)
@@ -65,14 +65,16 @@ def dtw_distances(
     A band lets a path leave the straight line from start to end by that share of the shorter series.
     """
     at_least("band", 0 if band is None else band, 0)
-    asked, found = _Side.of(queries, device), _Side.of(gallery, device)
-    longest = max(asked.longest, found.longest)
+    query_side, gallery_side = _Side.of(queries, device), _Side.of(gallery, device)
+    longest = max(query_side.longest, gallery_side.longest)
     diagonal = longest if band is None else min(2 * band * longest + 1, longest)
     cells = CPU_CELLS if device.type == "cpu" else GPU_CELLS
     wide = max(int(cells / diagonal / TOGETHER), 1)
     distances = np.empty((len(queries), len(gallery)), dtype=np.float32)
-    for start, rows, some in asked.blocks(TOGETHER):
-        for _, columns, others in found.blocks(wide, start if queries is gallery else 0):  # the rest is its mirror
+    for start, rows, some in query_side.blocks(TOGETHER):
+        for _, columns, others in gallery_side.blocks(
+            wide, start if queries is gallery else 0
+        ):  # the rest is its mirror
             block = _block(some, others, band).sqrt().cpu().numpy()
             distances[np.ix_(rows, columns)] = block
             if queries is gallery:
@@ -107,22 +109,22 @@ class _Side:
             yield start, part, _Side(values, lengths)
 
 
-def _block(asked: _Side, found: _Side, band: float | None) -> Tensor:
+def _block(query: _Side, gallery: _Side, band: float | None) -> Tensor:
     """Squared distances (Q, N) of all pairs of a block."""
-    rows, columns = asked.longest, found.longest
-    pairs = (len(asked.lengths), len(found.lengths))
-    device = asked.values.device
-    backwards = found.values.flip(0)  # so that one anti-diagonal is a slice of both sides
+    rows, columns = query.longest, gallery.longest
+    pairs = (len(query.lengths), len(gallery.lengths))
+    device = query.values.device
+    backwards = gallery.values.flip(0)  # so that one anti-diagonal is a slice of both sides
     before, last, new = (torch.full((rows + 2, *pairs), torch.inf, device=device) for _ in range(3))
     before[0] = 0.0  # the path starts here
     step, cost = (torch.empty((rows, *pairs), device=device) for _ in range(2))
-    reach = _Reach(asked.lengths, found.lengths, band)
-    ends = _Ends(asked.lengths, found.lengths, device)
+    reach = _Reach(query.lengths, gallery.lengths, band)
+    ends = _Ends(query.lengths, gallery.lengths, device)
     for diagonal in range(rows + columns - 1):
         low, high = reach.span(diagonal)
         low, high = max(low, diagonal - columns + 1), min(high, diagonal + 1, rows)
         if low < high:
-            ours = asked.values[low:high, :, :, None]
+            ours = query.values[low:high, :, :, None]
             start = columns - 1 - diagonal
             theirs = backwards[start + low : start + high, :, None]
             part, total = step[: high - low], cost[: high - low].zero_()
@@ -137,17 +139,19 @@ def _block(asked: _Side, found: _Side, band: float | None) -> Tensor:
         new[max(high, low) + 1] = torch.inf
         ends.read(new, diagonal)
         before, last, new = last, new, before
-    return ends.found
+    return ends.distances
 
 
 class _Reach:
     """Which cells of an anti-diagonal a band lets a path through: rows low <= i <= high, for each pair its own."""
 
-    def __init__(self, asked: npt.NDArray[np.int64], found: npt.NDArray[np.int64], band: float | None) -> None:
+    def __init__(
+        self, query_lengths: npt.NDArray[np.int64], gallery_lengths: npt.NDArray[np.int64], band: float | None
+    ) -> None:
         self.is_open = band is None
         if band is None:
             return
-        rows, columns = np.meshgrid(asked, found, indexing="ij")
+        rows, columns = np.meshgrid(query_lengths, gallery_lengths, indexing="ij")
         shorter = np.minimum(rows, columns)
         down = (shorter - 1) / np.maximum(rows - 1, 1)  # what one row is on the shorter side
         right = (shorter - 1) / np.maximum(columns - 1, 1)
@@ -178,15 +182,19 @@ class _Reach:
 class _Ends:
     """The last cell of each pair, read when its anti-diagonal comes by."""
 
-    def __init__(self, asked: npt.NDArray[np.int64], found: npt.NDArray[np.int64], device: torch.device) -> None:
-        diagonal = (asked[:, None] + found - 2).ravel()
+    def __init__(
+        self, query_lengths: npt.NDArray[np.int64], gallery_lengths: npt.NDArray[np.int64], device: torch.device
+    ) -> None:
+        diagonal = (query_lengths[:, None] + gallery_lengths - 2).ravel()
         order = np.argsort(diagonal, kind="stable")
         self.starts = np.searchsorted(diagonal[order], np.arange(diagonal.max() + 2))
-        cell = np.repeat(asked, len(found)) * len(diagonal) + np.arange(len(diagonal))  # row i is at i + 1
+        cell = np.repeat(query_lengths, len(gallery_lengths)) * len(diagonal) + np.arange(
+            len(diagonal)
+        )  # row i is at i + 1
         self.order, self.cells = (torch.from_numpy(part).to(device) for part in (order, cell[order]))
-        self.found = torch.empty((len(asked), len(found)), device=device)
+        self.distances = torch.empty((len(query_lengths), len(gallery_lengths)), device=device)
 
     def read(self, cells: Tensor, diagonal: int) -> None:
         part = slice(*self.starts[diagonal : diagonal + 2])
         if part.start < part.stop:
-            self.found.view(-1)[self.order[part]] = cells.view(-1)[self.cells[part]]
+            self.distances.view(-1)[self.order[part]] = cells.view(-1)[self.cells[part]]

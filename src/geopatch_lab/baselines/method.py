@@ -44,9 +44,9 @@ class Embedder:
         raise NotImplementedError
 
     def scores(self, queries: Sequence[Signal], gallery: Sequence[Signal]) -> Floats:
-        found = self.embed(gallery)
-        asked = found if queries is gallery else self.embed(queries)
-        return asked @ found.T
+        gallery_vectors = self.embed(gallery)
+        query_vectors = gallery_vectors if queries is gallery else self.embed(queries)
+        return query_vectors @ gallery_vectors.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,10 +98,10 @@ def class_numbers(labels: Any, count: int, name: str) -> npt.NDArray[np.int64]:
     """The number of each signal's class, for methods that need one."""
     if labels is None:
         raise SignalError(f"{name} learns from labels, got none; give one for each of the {count} signals")
-    found = np.asarray(labels)
-    if found.shape != (count,):
-        raise SignalError(f"expected one label for each of {count} signals, got labels of shape {found.shape}")
-    classes, numbers = np.unique(found, return_inverse=True)
+    names = np.asarray(labels)
+    if names.shape != (count,):
+        raise SignalError(f"expected one label for each of {count} signals, got labels of shape {names.shape}")
+    classes, numbers = np.unique(names, return_inverse=True)
     if len(classes) < 2:
         raise SignalError(f"{name} needs two classes or more to tell apart, got {len(classes)}")
     return numbers.astype(np.int64)

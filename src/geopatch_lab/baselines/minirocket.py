@@ -44,10 +44,10 @@ class MiniRocket:
         levels = quantiles(KERNELS * int(counts.sum()))
         for dilation, count in zip(dilations.tolist(), counts.tolist(), strict=True):
             chosen = torch.from_numpy(_channel_choice(series.shape[1], draw)).to(series.device)
-            asked = torch.from_numpy(levels[start : start + KERNELS * count]).to(series.device).view(KERNELS, count)
+            wanted = torch.from_numpy(levels[start : start + KERNELS * count]).to(series.device).view(KERNELS, count)
             rows = torch.from_numpy(draw.integers(len(series), size=KERNELS))
             channels.append(chosen)
-            biases.append(_biases(series[rows.to(series.device)], dilation, chosen, asked))
+            biases.append(_biases(series[rows.to(series.device)], dilation, chosen, wanted))
             start += KERNELS * count
         return cls(dilations.tolist(), channels, biases)
 
@@ -56,7 +56,7 @@ class MiniRocket:
         return torch.cat([self._chunk(part) for part in series.split(CHUNK)])
 
     def _chunk(self, series: Tensor) -> Tensor:
-        found = []
+        shares = []
         for number, dilation in enumerate(self.dilations):
             bias = self.biases[number]
             response = convolve(series, dilation, self.channels[number])  # (N, 84, T)
@@ -66,8 +66,8 @@ class MiniRocket:
             inner = slice(1 - number % 2, None, 2)
             share[:, whole] = _share_above(response[:, whole], bias[whole])
             share[:, inner] = _share_above(response[:, inner, ends:-ends], bias[inner])
-            found.append(share.flatten(1))
-        return torch.cat(found, dim=1)
+            shares.append(share.flatten(1))
+        return torch.cat(shares, dim=1)
 
 
 def _share_above(response: Tensor, bias: Tensor) -> Tensor:
@@ -118,10 +118,10 @@ def _channel_choice(channels: int, draw: np.random.Generator) -> npt.NDArray[np.
     return chosen
 
 
-def _biases(series: Tensor, dilation: int, channels: Tensor, asked: Tensor) -> Tensor:
+def _biases(series: Tensor, dilation: int, channels: Tensor, wanted: Tensor) -> Tensor:
     """Quantiles (84, F) of each kernel's response to a series of its own, (84, C, T)."""
     weight, padding = _weight(series, channels), (TAPS - 1) * dilation // 2
     rows = series.flatten(0, 1)[None]  # (1, 84 C, T)
     with exact_convolutions():
         response = F.conv1d(rows, weight, padding=padding, dilation=dilation, groups=KERNELS)[0]  # (84, T)
-    return torch.stack([torch.quantile(response[n], asked[n]) for n in range(KERNELS)])
+    return torch.stack([torch.quantile(response[n], wanted[n]) for n in range(KERNELS)])

@@ -118,8 +118,8 @@ class MultiRocketHydraRidge(_EvenSeries):
         return torch.from_numpy(np.concatenate([sparse, dense], axis=1).astype(np.float32)).to(self.device)
 
 
-def _counts(found: Any) -> npt.NDArray[np.float32]:
-    return np.asarray(np.sqrt(np.maximum(np.asarray(found), 0)), dtype=np.float32)
+def _counts(features: Any) -> npt.NDArray[np.float32]:
+    return np.asarray(np.sqrt(np.maximum(np.asarray(features), 0)), dtype=np.float32)
 
 
 def class_vectors(scores: Tensor) -> Floats:

@@ -112,8 +112,8 @@ class TemporalContextual(Trainable):
         index = steps.clamp(max=other.shape[1] - 1)
         there = (steps < other.shape[1]) & valid.gather(1, index)
         future = other.gather(1, index[..., None].expand(-1, -1, other.shape[2]))  # (B, ahead, d)
-        told = self.predict(context).float().unflatten(1, (self.ahead, -1))
-        log_share = (future.transpose(0, 1) @ told.permute(1, 2, 0)).log_softmax(2)  # (ahead, B, B)
+        predicted = self.predict(context).float().unflatten(1, (self.ahead, -1))
+        log_share = (future.transpose(0, 1) @ predicted.permute(1, 2, 0)).log_softmax(2)  # (ahead, B, B)
         right = log_share.diagonal(dim1=1, dim2=2).mT  # (B, ahead)
         return -torch.where(there, right, 0.0).sum() / there.sum().clamp(min=1)
 

@@ -19,9 +19,9 @@ from geopatch_lab.study.jobs import PARTS, QUICK, WHOLE, Job, Scope, jobs, write
 from geopatch_lab.study.journal import Journal, entries_of, merged
 from geopatch_lab.study.pack import write_packs
 from geopatch_lab.study.report import SMALL, compact, failures, write_report, write_rows
-from geopatch_lab.study.run import Place, run, usable_device
+from geopatch_lab.study.run import Workspace, run, usable_device
 from geopatch_lab.study.sets import FULL as ALL_WINDOWS
-from geopatch_lab.study.sets import QUICK as FEW_WINDOWS
+from geopatch_lab.study.sets import QUICK as QUICK_WINDOWS
 from geopatch_lab.study.theory import compact_stability, write_stability
 
 COMPLEXITY = "complexity"
@@ -71,15 +71,15 @@ def command(
     options.check_rows_place(out / ROWS)
     scope = _scope(quick, steps)
     packs = cache / ("study-quick" if quick else "study")
-    asked = [part for part in parts if part != COMPLEXITY] if parts else list(PARTS)
-    if asked and not only_report:
-        todo = _prepared(scope, asked, data_root, packs, quick, out)
+    study_parts = [part for part in parts if part != COMPLEXITY] if parts else list(PARTS)
+    if study_parts and not only_report:
+        todo = _prepared(scope, study_parts, data_root, packs, quick, out)
         if prepare:
             click.echo(f"{len(todo)} jobs in {out / JOBS}, their sets in {packs}")
             return
         stop_at = None if minutes is None else time.time() + 60 * minutes
-        place = Place(out, packs, usable_device(device), workers, stop_at)
-        rest = run(todo, place, retry=retry, tell=lambda line: click.echo(line, err=True))
+        workspace = Workspace(out, packs, usable_device(device), workers, stop_at)
+        rest = run(todo, workspace, retry=retry, log=lambda line: click.echo(line, err=True))
         if rest:
             click.echo(f"{rest} jobs are left; give the same command again to go on", err=True)
     if not only_report and (not parts or COMPLEXITY in parts):
@@ -93,15 +93,15 @@ def _scope(quick: bool, steps: int | None) -> Scope:
     return scope if steps is None else replace(scope, steps=steps, batch=scope.batch or 128)
 
 
-def _prepared(scope: Scope, asked: Sequence[str], root: Path, packs: Path, quick: bool, out: Path) -> list[Job]:
+def _prepared(scope: Scope, study_parts: Sequence[str], root: Path, packs: Path, quick: bool, out: Path) -> list[Job]:
     """The jobs whose sets are there, those sets prepared."""
-    needed = dict.fromkeys(job.data for job in jobs(scope, parts=asked))
+    needed = dict.fromkeys(job.data for job in jobs(scope, parts=study_parts))
     with counting_bars() as report:
-        there = write_packs(list(needed), root, packs, FEW_WINDOWS if quick else ALL_WINDOWS, report)
+        there = write_packs(list(needed), root, packs, QUICK_WINDOWS if quick else ALL_WINDOWS, report)
     absent = [name for name in needed if name not in there]
     if absent:
         click.echo(f"{len(absent)} of {len(needed)} sets are not under {root} and are left out", err=True)
-    todo = jobs(scope, there, asked)
+    todo = jobs(scope, there, study_parts)
     if find_spec("aeon") is None:
         click.echo("aeon is not installed: catch22 and MultiRocket-Hydra are left out", err=True)
         todo = [job for job in todo if job.needs != "aeon"]

@@ -46,7 +46,7 @@ TRAIN_S = 120.0  # of each built-in recording's three minutes, those before this
 @options.device
 @options.as_json
 @options.config_flags
-def command(data: str | None, out: Path, as_json: bool, quick: bool, **given: Any) -> None:
+def command(data: str | None, out: Path, as_json: bool, quick: bool, **flags: Any) -> None:
     """Boundary and feature drift, the descriptor bound, margins, and what scorers prefer, each as table and figure.
 
     DATA is the name of a data set, or with --model a file; without, the built-in minutes of ECG. Without --model two
@@ -60,15 +60,15 @@ def command(data: str | None, out: Path, as_json: bool, quick: bool, **given: An
         if not as_json:
             click.echo(line, err=True)
 
-    found = _task(data, given, quiet=as_json)
-    trained, twin = _trained(data, found, given, quick=quick, quiet=as_json)
-    rows = measure_stability(trained, found.test, twin=twin, size=QUICK if quick else FULL, say=say)
+    data_task = _task(data, flags, quiet=as_json)
+    trained, twin = _trained(data, data_task, flags, quick=quick, quiet=as_json)
+    rows = measure_stability(trained, data_task.test, twin=twin, size=QUICK if quick else FULL, say=say)
     path.unlink(missing_ok=True)
     append_stability(path, rows)
     drawn = _draw(out, rows)
     if as_json:
-        told = {"rows": [row.as_dict() for row in rows], "figures": [str(one) for one in drawn], "file": str(path)}
-        click.echo(json.dumps(told))
+        payload = {"rows": [row.as_dict() for row in rows], "figures": [str(one) for one in drawn], "file": str(path)}
+        click.echo(json.dumps(payload))
         return
     print_stability(rows)
     for one in (path, *drawn):
@@ -81,19 +81,19 @@ def _draw(out: Path, rows: list[StabilityRow]) -> list[Path]:
     return [path for name, figure in drawn.items() for path in plot.save_all(figure, out / name)]
 
 
-def _task(data: str | None, given: Mapping[str, Any], *, quiet: bool) -> Task:
+def _task(data: str | None, flags: Mapping[str, Any], *, quiet: bool) -> Task:
     if data is None:
-        one_of("target of the built-in sample", given["target"] or SAMPLE_TARGET, (SAMPLE_TARGET,))
+        one_of("target of the built-in sample", flags["target"] or SAMPLE_TARGET, (SAMPLE_TARGET,))
         return _sample()
     if data in CATALOG:
-        target = sets.catalog_target(data, given["target"])
-        cache = sets.prepared(data, given["data_root"], given["cache"], quiet=quiet)
-        learned = sets.train_side(cache).windows("train") if given["model"] is None else None
-        return task(learned, thinned(cache.windows("test"), given["per_record"]), target)
-    target = sets.archive_target(given["target"])
-    if given["model"] is not None:
+        target = sets.catalog_target(data, flags["target"])
+        cache = sets.prepared(data, flags["data_root"], flags["cache"], quiet=quiet)
+        learned = sets.train_side(cache).windows("train") if flags["model"] is None else None
+        return task(learned, thinned(cache.windows("test"), flags["per_record"]), target)
+    target = sets.archive_target(flags["target"])
+    if flags["model"] is not None:
         return Task(None, read(data), target)
-    return Task(*load_split(data, given["data_root"]), target)
+    return Task(*load_split(data, flags["data_root"]), target)
 
 
 def _sample() -> Task:
@@ -105,38 +105,40 @@ def _sample() -> Task:
 
 
 def _trained(
-    data: str | None, found: Task, given: Mapping[str, Any], *, quick: bool, quiet: bool
+    data: str | None, data_task: Task, flags: Mapping[str, Any], *, quick: bool, quiet: bool
 ) -> tuple[Trained, Trained | None]:
     """The model that was given, or one for each rule, trained alike but for where their patches lie."""
-    flags = {name: value for name, value in given.items() if name.startswith(("model_", "train_"))}
-    if given["model"] is not None:
-        if any(value is not None for value in flags.values()):
+    config = {name: value for name, value in flags.items() if name.startswith(("model_", "train_"))}
+    if flags["model"] is not None:
+        if any(value is not None for value in config.values()):
             raise ConfigError("--model measures a model that is trained; leave training flags out")
-        estimator = GeoPatch.load(given["model"], device=given["device"])
-        return Trained(estimator, str(given["model"]), estimator.seed_, 0.0), None
-    model, settings = options.model_config(given["preset"], flags), _settings(data, flags, quick=quick)
+        estimator = GeoPatch.load(flags["model"], device=flags["device"])
+        return Trained(estimator, str(flags["model"]), estimator.seed_, 0.0), None
+    model, settings = options.model_config(flags["preset"], config), _settings(data, config, quick=quick)
     fixed, adaptive = (
-        _fit(found, replace(model, boundaries=rule), settings, given, quiet=quiet) for rule in ("fixed", "adaptive")
+        _fit(data_task, replace(model, boundaries=rule), settings, flags, quiet=quiet) for rule in ("fixed", "adaptive")
     )
     return fixed, adaptive
 
 
-def _settings(data: str | None, flags: Mapping[str, Any], *, quick: bool) -> TrainConfig:
+def _settings(data: str | None, config: Mapping[str, Any], *, quick: bool) -> TrainConfig:
     """Steps of the built-in sample, and of a quick run, unless they are given."""
-    settings = options.train_config(flags)
-    given = flags["train_min_steps"] is not None or flags["train_max_steps"] is not None
-    if given or (data is not None and not quick):
+    settings = options.train_config(config)
+    steps_set = config["train_min_steps"] is not None or config["train_max_steps"] is not None
+    if steps_set or (data is not None and not quick):
         return settings
     steps = QUICK_STEPS if quick else SAMPLE_STEPS
     return replace(settings, min_steps=steps, max_steps=steps)
 
 
-def _fit(found: Task, model: ModelConfig, settings: TrainConfig, given: Mapping[str, Any], *, quiet: bool) -> Trained:
-    assert found.train is not None
+def _fit(
+    data_task: Task, model: ModelConfig, settings: TrainConfig, flags: Mapping[str, Any], *, quiet: bool
+) -> Trained:
+    assert data_task.train is not None
     if not quiet:
-        click.echo(f"training on {len(found.train)} windows, {model.boundaries} patches", err=True)
-    preset = given["preset"]
+        click.echo(f"training on {len(data_task.train)} windows, {model.boundaries} patches", err=True)
+    preset = flags["preset"]
     estimator = GeoPatch(
-        model=model, train=settings, random_state=given["seed"], device=given["device"], progress=not quiet
+        model=model, train=settings, random_state=flags["seed"], device=flags["device"], progress=not quiet
     )
-    return train(found.train, estimator, preset)
+    return train(data_task.train, estimator, preset)

@@ -25,8 +25,8 @@ def print_stability(rows: Sequence[StabilityRow]) -> None:
 
 def _drift(rows: Sequence[StabilityRow]) -> Table:
     """Means at the strongest of each kind."""
-    found = [row for row in rows if row.topic == "drift"]
-    strongest = [row for row in found if row.setting["strength"] == _most(found, str(row.setting["kind"]))]
+    drifts = [row for row in rows if row.topic == "drift"]
+    strongest = [row for row in drifts if row.setting["strength"] == _most(drifts, str(row.setting["kind"]))]
     lines = (
         (
             str(row.setting["kind"]),
@@ -78,16 +78,16 @@ def _bound(rows: Sequence[StabilityRow]) -> Table:
     for row in rows:
         if row.topic == "bound":
             groups.setdefault((str(row.setting["level"]), str(row.setting["constants"])), []).append(row)
-    lines = ((*names, *_bound_cells(found)) for names, found in groups.items())
+    lines = ((*names, *_bound_cells(group)) for names, group in groups.items())
     numbers = ("median", "mean", "p90", "max", "broken", "count")
     return _table("bound: observed over allowed, over all eta", ("level", "constants"), numbers, lines)
 
 
-def _bound_cells(found: Sequence[StabilityRow]) -> Cells:
-    middle = median(row.values["median"] for row in found)
-    largest = (max(row.values[name] for row in found) for name in ("mean", "p90", "max"))
-    broken = max(row.values["violations"] for row in found)
-    return (*(f"{one:.2g}" for one in (middle, *largest)), f"{broken:.2%}", str(found[0].count))
+def _bound_cells(group: Sequence[StabilityRow]) -> Cells:
+    middle = median(row.values["median"] for row in group)
+    largest = (max(row.values[name] for row in group) for name in ("mean", "p90", "max"))
+    broken = max(row.values["violations"] for row in group)
+    return (*(f"{one:.2g}" for one in (middle, *largest)), f"{broken:.2%}", str(group[0].count))
 
 
 def _margin(rows: Sequence[StabilityRow]) -> Table:
@@ -133,14 +133,14 @@ def _dominance(row: StabilityRow | None) -> Cells:
 
 
 def _protocol(rows: Sequence[StabilityRow]) -> Table:
-    found = [row for row in rows if row.topic == "protocol"]
-    best = best_scorers(found)
+    protocols = [row for row in rows if row.topic == "protocol"]
+    best = best_scorers(protocols)
     lines = []
     for protocol in best:
-        own = {str(row.setting["scorer"]): row for row in found if row.setting["protocol"] == protocol}
+        own = {str(row.setting["scorer"]): row for row in protocols if row.setting["protocol"] == protocol}
         cells = (f"{_short(row.values['recall@1'])}/{_short(row.values['map'])}" for row in own.values())
         lines.append((protocol, *cells, " ".join(best[protocol]) if len(best[protocol]) < 3 else "a tie"))
-    scorers = tuple(dict.fromkeys(str(row.setting["scorer"]) for row in found))
+    scorers = tuple(dict.fromkeys(str(row.setting["scorer"]) for row in protocols))
     return _table("R@1 / mAP by protocol", ("protocol",), (*scorers, "best R@1"), lines)
 
 

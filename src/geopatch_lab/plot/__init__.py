@@ -2,14 +2,14 @@
 
 from geopatch_lab.plot.heatmap import Grid, heatmap
 from geopatch_lab.plot.noise import noise_curve
-from geopatch_lab.plot.pareto import Axis, Point, pareto
+from geopatch_lab.plot.pareto import Axis, ParetoPoint, pareto
 from geopatch_lab.plot.ranks import Duel, Ranks, rank_plot, wins_and_losses
 
 __all__ = [
     "Axis",
     "Duel",
     "Grid",
-    "Point",
+    "ParetoPoint",
     "Ranks",
     "heatmap",
     "noise_curve",

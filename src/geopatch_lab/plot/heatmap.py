@@ -67,8 +67,8 @@ def _write(axes: Axes, values: npt.NDArray[np.float64], most: float) -> None:
     for row, line in enumerate(values):
         for column, value in enumerate(line):
             colour = "white" if abs(value) > DARK * most else QUERY
-            told = "" if np.isnan(value) else f"{round(value, 1) + 0.0:+.1f}"  # + 0.0: -0 is 0
-            axes.text(column, row, told, ha="center", va="center", fontsize=7.5, color=colour)
+            text = "" if np.isnan(value) else f"{round(value, 1) + 0.0:+.1f}"  # + 0.0: -0 is 0
+            axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
 
 
 def _name(axes: Axes, grid: Grid) -> None:

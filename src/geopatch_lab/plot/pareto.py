@@ -18,7 +18,7 @@ STYLES = ((QUERY, "o"), (WRONG, "s"), (RIGHT, "^"), ("#7a5fb0", "D"))
 
 
 @dataclass(frozen=True)
-class Point:
+class ParetoPoint:
     """A named place; a marked one stands out."""
 
     name: str
@@ -36,10 +36,10 @@ class Axis:
     logarithmic: bool = False
 
 
-def frontier(points: Sequence[Point], x: Axis) -> list[Point]:
+def frontier(points: Sequence[ParetoPoint], x: Axis) -> list[ParetoPoint]:
     """The points that no other beats in both, from left to right; bigger y is better."""
     sign = 1 if x.less_is_better else -1
-    best: list[Point] = []
+    best: list[ParetoPoint] = []
     for point in sorted(points, key=lambda point: (sign * point.x, -point.y)):
         if not best or point.y > best[-1].y:
             best.append(point)
@@ -47,12 +47,12 @@ def frontier(points: Sequence[Point], x: Axis) -> list[Point]:
 
 
 def pareto(
-    groups: Mapping[str, Sequence[Point]],
+    groups: Mapping[str, Sequence[ParetoPoint]],
     x: Axis,
     y: Axis,
     title: str,
     *,
-    arrow: tuple[Point, Point] | None = None,
+    arrow: tuple[ParetoPoint, ParetoPoint] | None = None,
     name_all: bool = False,
 ) -> Figure:
     """Each group in its own colour, the frontier of all of them dashed; names on the frontier and on marked points."""
@@ -82,7 +82,7 @@ def pareto(
     return figure
 
 
-def _scatter(axes: Axes, points: Sequence[Point], name: str, colour: str, marker: str) -> None:
+def _scatter(axes: Axes, points: Sequence[ParetoPoint], name: str, colour: str, marker: str) -> None:
     for marked in (False, True):
         shown = [point for point in points if point.marked == marked]
         size = 150 if marked else 34
@@ -101,7 +101,7 @@ def _scatter(axes: Axes, points: Sequence[Point], name: str, colour: str, marker
         )
 
 
-def _label(axes: Axes, points: Sequence[Point]) -> None:
+def _label(axes: Axes, points: Sequence[ParetoPoint]) -> None:
     """Names beside their points, of marked ones below, each a little lower where two would lie on each other."""
     from matplotlib.patheffects import withStroke
 

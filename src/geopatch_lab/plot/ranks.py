@@ -98,8 +98,8 @@ def _duel_panel(axes: Axes, duel: Duel) -> None:
     axes.axhline(100 * duel.mean, color=QUERY, linewidth=1)
     axes.axhline(0, color=RECORDED, linewidth=0.6)
     wins, losses = int((values > 0).sum()), int((values < 0).sum())
-    told = f"{duel.title}\n{wins} won, {len(values) - wins - losses} equal, {losses} lost; mean {100 * duel.mean:+.1f}"
-    axes.set_title(f"{told} [{100 * duel.low:+.1f}, {100 * duel.high:+.1f}]", loc="left", fontsize=8, color=QUERY)
+    title = f"{duel.title}\n{wins} won, {len(values) - wins - losses} equal, {losses} lost; mean {100 * duel.mean:+.1f}"
+    axes.set_title(f"{title} [{100 * duel.low:+.1f}, {100 * duel.high:+.1f}]", loc="left", fontsize=8, color=QUERY)
     axes.set_xticks([])
     axes.set_xlabel(f"{len(values)} sets, in order", fontsize=8)
     tidy(axes)

@@ -54,7 +54,7 @@ def drift_figure(rows: Sequence[StabilityRow]) -> Figure:
         for axes, rule in zip(column, RULES, strict=True):
             _drift_panel(axes, by_rule[rule])
         column[-1].plot(*_drift_line(by_rule["fixed"], "total"), color=QUERY, linewidth=1, linestyle=":", label=FIXED)
-        highest = max(sum(_drift_line(found, name)[1][-1] for name in PARTS) for found in by_rule.values())
+        highest = max(sum(_drift_line(drifts, name)[1][-1] for name in PARTS) for drifts in by_rule.values())
         column[0].set_ylim(0, 1.3 * max(highest, 1e-6))  # room for what is written
         column[0].set_title(KIND_TITLES[kind], loc="left", fontsize=10, color=QUERY)
         column[-1].set_xlabel(KIND_UNITS[kind], fontsize=8)
@@ -67,9 +67,9 @@ def drift_figure(rows: Sequence[StabilityRow]) -> Figure:
 
 def _drift_rows(rows: Sequence[StabilityRow], rule: str, kind: str) -> list[StabilityRow]:
     """Of the encoder that was trained with the rule, where there is one."""
-    found = of_topic(rows, "drift", rule=rule, kind=kind)
-    own = [row for row in found if row.setting["weights"] == "own"]
-    return sorted(own or found, key=lambda row: float(row.setting["strength"]))
+    drifts = of_topic(rows, "drift", rule=rule, kind=kind)
+    own = [row for row in drifts if row.setting["weights"] == "own"]
+    return sorted(own or drifts, key=lambda row: float(row.setting["strength"]))
 
 
 def _drift_line(rows: Sequence[StabilityRow], name: str) -> tuple[list[float], list[float]]:
@@ -87,9 +87,9 @@ def _drift_panel(axes: Axes, rows: Sequence[StabilityRow]) -> None:
     axes.plot(strength, total, color=QUERY, linewidth=1.5, marker="o", markersize=3.5, label="drift of the embedding")
     shares = [row.values["boundary_share"] for row in rows if row.setting["strength"]]
     moved = rows[-1].values["shift_samples"]
-    told = f"patches move by {moved:.0f} samples at the end\nboundary share {min(shares):.0%} to {max(shares):.0%}"
-    told = told if moved else "no patch moves: boundary drift is 0"
-    axes.text(0.03, 0.97, told, transform=axes.transAxes, va="top", fontsize=8, color=QUERY)
+    note = f"patches move by {moved:.0f} samples at the end\nboundary share {min(shares):.0%} to {max(shares):.0%}"
+    note = note if moved else "no patch moves: boundary drift is 0"
+    axes.text(0.03, 0.97, note, transform=axes.transAxes, va="top", fontsize=8, color=QUERY)
     axes.set_xlim(min(strength), max(strength))
     tidy(axes)
 
@@ -159,8 +159,8 @@ def _bound_legend(figure: Figure) -> None:
 
 def margin_figure(rows: Sequence[StabilityRow]) -> Figure:
     """Shares of queries over drift: certified, and those whose right candidate stays when it comes to it."""
-    found = of_topic(rows, "margin")
-    settings = list(dict.fromkeys((str(row.setting["protocol"]), float(row.setting["R"])) for row in found))
+    margins = of_topic(rows, "margin")
+    settings = list(dict.fromkeys((str(row.setting["protocol"]), float(row.setting["R"])) for row in margins))
     figure: Figure = pyplot().figure(figsize=(1 + 3.0 * len(settings), 4.0), layout="constrained")
     panels = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
     for axes, (protocol, R) in zip(panels, settings, strict=True):
@@ -189,8 +189,8 @@ def _margin_panel(axes: Axes, rows: Sequence[StabilityRow]) -> None:
         axes.plot(drift, columns[name], color=colour, linestyle=line, marker=marker, markersize=3.5, label=label)
     axes.fill_between(drift, columns["certified"], color=RIGHT, alpha=0.12, linewidth=0)
     flips = sum(row.values["certified_flips"] for row in ordered)
-    told = f"{flips:.0f} flips of certified queries"
-    axes.text(0.97, 0.99, told, transform=axes.transAxes, ha="right", va="top", fontsize=8, color=QUERY, bbox=ON_WHITE)
+    note = f"{flips:.0f} flips of certified queries"
+    axes.text(0.97, 0.99, note, transform=axes.transAxes, ha="right", va="top", fontsize=8, color=QUERY, bbox=ON_WHITE)
     axes.set_xscale("log")
     axes.set_ylim(0, 1.1)
     axes.set_xlabel("drift of every embedding", fontsize=8)
@@ -205,15 +205,15 @@ def _real_drift(axes: Axes, rows: Sequence[StabilityRow]) -> None:
     drifts = [row for row in rows if row.topic == "drift"]
     halo = [withStroke(linewidth=2.5, foreground="white")]
     warps = [row for row in drifts if (row.setting["kind"], row.setting["rule"]) == ("warp", "fixed")]
-    for name, found, key, value in (
+    for name, group, key, value in (
         ("descriptor noise", noise, "eta", "observed_median"),
         ("warp", warps, "strength", "total_median"),
     ):
-        if found:
-            last = max(found, key=lambda row: float(row.setting[key]))
+        if group:
+            last = max(group, key=lambda row: float(row.setting[key]))
             axes.axvline(last.values[value], color=RECORDED, linewidth=1, linestyle="-.", zorder=0)
-            told = f" {name} {float(last.setting[key]):g} "
-            written = axes.text(last.values[value], 0.04, told, rotation=90, ha="right", va="bottom", fontsize=7)
+            note = f" {name} {float(last.setting[key]):g} "
+            written = axes.text(last.values[value], 0.04, note, rotation=90, ha="right", va="bottom", fontsize=7)
             written.set(color=QUERY, zorder=4, path_effects=halo)
 
 
@@ -239,8 +239,8 @@ def _preference_panel(axes: Axes, rows: Sequence[StabilityRow]) -> None:
         axes.plot([rates["apart"], rates["any"]], [place, place], color=colour, linewidth=2.2, alpha=0.5)
         axes.plot(rates["any"], place, color=colour, marker=marker, markersize=8, markerfacecolor="white")
         axes.plot(rates["apart"], place, color=colour, marker=marker, markersize=8)
-        told = f"{rates['apart']:.3f}"
-        axes.text(rates["apart"], place - 0.18, told, ha="center", va="bottom", fontsize=7.5, color=QUERY)
+        note = f"{rates['apart']:.3f}"
+        axes.text(rates["apart"], place - 0.18, note, ha="center", va="bottom", fontsize=7.5, color=QUERY)
     axes.margins(x=0.12, y=0.15)
     axes.set_yticks(range(len(PREFERRING)), PREFERRING, fontsize=9)
     axes.invert_yaxis()
@@ -272,8 +272,8 @@ def _protocol_panel(axes: Axes, rows: Sequence[StabilityRow]) -> None:
 
 
 def _recall(rows: Sequence[StabilityRow], protocol: str, scorer: str) -> float:
-    found = [row for row in rows if (row.setting["protocol"], row.setting["scorer"]) == (protocol, scorer)]
-    return found[0].values["recall@1"]
+    matching = [row for row in rows if (row.setting["protocol"], row.setting["scorer"]) == (protocol, scorer)]
+    return matching[0].values["recall@1"]
 
 
 def _legend(figure: Figure, axes: Axes, columns: int = 6) -> None:

@@ -100,12 +100,12 @@ def measured_set(paths: Sequence[Pathway], largest: float) -> OperatingSet:
     return OperatingSet(tuple(paths), tuple(here), spread, maximum, typical, least)
 
 
-def _over(found: Sequence[Steepness], paths: Sequence[Pathway], reduce: Callable[[Tensor], Tensor]) -> Constants:
+def _over(slopes: Sequence[Steepness], paths: Sequence[Pathway], reduce: Callable[[Tensor], Tensor]) -> Constants:
     """One number for each factor of all valid patches and windows."""
     valid = [path.valid for path in paths]
-    gamma = torch.cat([one.gamma[mask] for one, mask in zip(found, valid, strict=True)])
-    f = torch.cat([one.f[mask] for one, mask in zip(found, valid, strict=True)])
-    columns = (gamma, f, torch.cat([one.A for one in found]), torch.cat([one.N for one in found]))
+    gamma = torch.cat([one.gamma[mask] for one, mask in zip(slopes, valid, strict=True)])
+    f = torch.cat([one.f[mask] for one, mask in zip(slopes, valid, strict=True)])
+    columns = (gamma, f, torch.cat([one.A for one in slopes]), torch.cat([one.N for one in slopes]))
     return Constants(*(float(reduce(column)) for column in columns))
 
 
@@ -151,26 +151,26 @@ def _one_at_a_time(path: Pathway, tokens: Tensor, moved: Tensor, before: Tensor)
         yield (F.normalize(path.head(mixed), dim=-1) - before).norm(dim=1)
 
 
-def tightness(found: OperatingSet, eta: float, patches: int = PATCHES) -> list[Finding]:
+def tightness(operating: OperatingSet, eta: float, patches: int = PATCHES) -> list[Finding]:
     """Observed over bound at one eta, over at least so many patches: windows come again with other noise if need be."""
     at_least("patches", patches, 1)
     at_least("eta", eta, SMALL)
-    rounds = math.ceil(patches / found.patches)
+    rounds = math.ceil(patches / operating.patches)
     parts = [
-        displacements(path, own, noise(path, eta * found.spread, (round(eta * 1e6), turn, place)))
+        displacements(path, own, noise(path, eta * operating.spread, (round(eta * 1e6), turn, place)))
         for turn in range(rounds)
-        for place, (path, own) in enumerate(zip(found.paths, found.here, strict=True))
+        for place, (path, own) in enumerate(zip(operating.paths, operating.here, strict=True))
     ]
     return [
-        _finding(found, eta, level, kind, [part[level] for part in parts]) for level in LEVELS for kind in CONSTANTS
+        _finding(operating, eta, level, kind, [part[level] for part in parts]) for level in LEVELS for kind in CONSTANTS
     ]
 
 
-def _finding(found: OperatingSet, eta: float, level: str, kind: str, parts: Sequence[Displacement]) -> Finding:
+def _finding(operating: OperatingSet, eta: float, level: str, kind: str, parts: Sequence[Displacement]) -> Finding:
     observed, weighted, local = (
         torch.cat([getattr(part, name) for part in parts]).double() for name in ("observed", "weighted", "local")
     )
-    constants = {"maximum": found.maximum, "typical": found.typical}.get(kind)
+    constants = {"maximum": operating.maximum, "typical": operating.typical}.get(kind)
     if constants is not None:
         local = torch.full_like(local, constants.token if level == "token" else constants.product)
     bound = weighted * local
@@ -185,20 +185,20 @@ def _finding(found: OperatingSet, eta: float, level: str, kind: str, parts: Sequ
     return Finding("bound", {"eta": float(eta), "level": level, "constants": kind}, values, len(observed))
 
 
-def constant_findings(found: OperatingSet) -> list[Finding]:
+def constant_findings(operating: OperatingSet) -> list[Finding]:
     """The constants of each factor, typical and maximum, their products, and the least that would do."""
     values = {}
     for name in FACTORS:
-        values[f"typical_{name}"] = float(getattr(found.typical, name))
-        values[f"maximum_{name}"] = float(getattr(found.maximum, name))
-    values |= {"typical_product": found.typical.product, "maximum_product": found.maximum.product}
-    values["least"] = found.least
-    return [Finding("constants", {"at": "operating set"}, values, found.patches)]
+        values[f"typical_{name}"] = float(getattr(operating.typical, name))
+        values[f"maximum_{name}"] = float(getattr(operating.maximum, name))
+    values |= {"typical_product": operating.typical.product, "maximum_product": operating.maximum.product}
+    values["least"] = operating.least
+    return [Finding("constants", {"at": "operating set"}, values, operating.patches)]
 
 
 def bound_sweep(
     encoder: Encoder, signals: Sequence[Signal], etas: Sequence[float] = ETAS, patches: int = PATCHES
 ) -> list[Finding]:
     """The constants of the encoder on these windows, and the tightness of the bound at each eta."""
-    found = operating_set(encoder, signals, max(etas))
-    return constant_findings(found) + [one for eta in etas for one in tightness(found, eta, patches)]
+    operating = operating_set(encoder, signals, max(etas))
+    return constant_findings(operating) + [one for eta in etas for one in tightness(operating, eta, patches)]

@@ -53,7 +53,7 @@ def noisy(signal: Signal, strength: float, place: int = 0) -> Signal:
 
 
 @dataclass(frozen=True)
-class Kind:
+class Deformation:
     """How a second observation comes from the first, and the strengths of its curve."""
 
     meaning: str
@@ -61,10 +61,10 @@ class Kind:
     observe: Callable[[Signal, float, int], Signal]
 
 
-KINDS: dict[str, Kind] = {
-    "warp": Kind("read at t + s T sin(2 pi t / T)", WARPS, lambda signal, strength, _: warped(signal, strength)),
-    "gain": Kind("times 1 + s sin(2 pi t / T)", SHARES, gained),
-    "noise": Kind("with noise of s times its spread", SHARES, noisy),
+KINDS: dict[str, Deformation] = {
+    "warp": Deformation("read at t + s T sin(2 pi t / T)", WARPS, lambda signal, strength, _: warped(signal, strength)),
+    "gain": Deformation("times 1 + s sin(2 pi t / T)", SHARES, gained),
+    "noise": Deformation("with noise of s times its spread", SHARES, noisy),
 }
 
 
@@ -139,11 +139,11 @@ def recut(batch: PatchBatch, scaffold: Scaffold, config: ModelConfig) -> PatchBa
     source = _source(batch, config)
     moves = motion(source, batch.windows.lengths)
     clock = config.geometry_source == "clock"
-    found = geometry(source, batch.windows.confidence, scaffold, moves, config.descriptors, clock=clock)
+    described = geometry(source, batch.windows.confidence, scaffold, moves, config.descriptors, clock=clock)
     columns = sum(DESCRIPTORS[name] for name in config.descriptors)
     level_and_scale = batch.geometry.descriptors[..., columns:]  # of the window, the same wherever its patches lie
-    found = replace(found, descriptors=torch.cat([found.descriptors, level_and_scale], dim=-1))
-    return PatchBatch(batch.windows, scaffold, cut(batch.windows.values, scaffold), found)
+    described = replace(described, descriptors=torch.cat([described.descriptors, level_and_scale], dim=-1))
+    return PatchBatch(batch.windows, scaffold, cut(batch.windows.values, scaffold), described)
 
 
 def _source(batch: PatchBatch, config: ModelConfig) -> Tensor:
@@ -168,16 +168,16 @@ def drift_curves(
     """
     chosen = strengths or {name: kind.strengths for name, kind in KINDS.items()}
     apart = _apart(encoder, signals, rule)
-    found = []
+    findings = []
     for name, values in chosen.items():
         one_of("kind", name, tuple(KINDS))
         for strength in values:
             _check_strength(name, strength)
             second = [KINDS[name].observe(signal, strength, place) for place, signal in enumerate(signals)]
             setting: Setting = {"rule": rule, "kind": name, "strength": float(strength), "weights": weights}
-            values_found = {**_values(drift(encoder, signals, second, rule)), "apart": apart}
-            found.append(Finding("drift", setting, values_found, len(signals)))
-    return found
+            measured = {**_values(drift(encoder, signals, second, rule)), "apart": apart}
+            findings.append(Finding("drift", setting, measured, len(signals)))
+    return findings
 
 
 def _check_strength(kind: str, strength: float) -> None:
@@ -186,16 +186,16 @@ def _check_strength(kind: str, strength: float) -> None:
         raise ConfigError(f"{kind} strength must be at least 0 and below {most:.3f}, got {strength}")
 
 
-def _values(found: Drift) -> dict[str, float]:
-    broken = found.total > found.boundary + found.feature + ROUNDING
+def _values(drifts: Drift) -> dict[str, float]:
+    broken = drifts.total > drifts.boundary + drifts.feature + ROUNDING
     return {
-        **spread_of(found.total, "total_"),
-        **spread_of(found.boundary, "boundary_"),
-        **spread_of(found.feature, "feature_"),
-        "boundary_max": float(found.boundary.max()),
-        "boundary_share": float(found.share.mean()),
-        "shift_samples": float(found.shift.mean()),
-        "moved_share": float(found.moved.mean()),
+        **spread_of(drifts.total, "total_"),
+        **spread_of(drifts.boundary, "boundary_"),
+        **spread_of(drifts.feature, "feature_"),
+        "boundary_max": float(drifts.boundary.max()),
+        "boundary_share": float(drifts.share.mean()),
+        "shift_samples": float(drifts.shift.mean()),
+        "moved_share": float(drifts.moved.mean()),
         "violations": float(broken.mean()),
     }
 

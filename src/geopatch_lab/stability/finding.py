@@ -56,9 +56,9 @@ class StabilityRow(Finding):
 
 def stability_rows(findings: Iterable[Finding], trained: Trained, test: Collection) -> list[StabilityRow]:
     """Findings of one model on one collection, with where they come from."""
-    told: dict[str, Any] = {key: value for key, value in trained.as_row().items() if key != "fit_s"}
-    told |= {"data": test.name, "data_digest": test.digest()[:12]}
-    return [StabilityRow(one.topic, one.setting, one.values, one.count, **told) for one in findings]
+    origin: dict[str, Any] = {key: value for key, value in trained.as_row().items() if key != "fit_s"}
+    origin |= {"data": test.name, "data_digest": test.digest()[:12]}
+    return [StabilityRow(one.topic, one.setting, one.values, one.count, **origin) for one in findings]
 
 
 def append_stability(path: str | Path, rows: Iterable[StabilityRow]) -> None:
@@ -85,15 +85,15 @@ def _row(path: str | Path, number: int, line: str) -> StabilityRow:
 def of_topic(rows: Sequence[StabilityRow], topic: str, **setting: str | float) -> list[StabilityRow]:
     """The rows of a topic that are set so; none is an error, for a figure of nothing would be drawn."""
     one_of("topic", topic, TOPICS)
-    found = [
+    matching = [
         row
         for row in rows
         if row.topic == topic and all(row.setting.get(name) == value for name, value in setting.items())
     ]
-    if not found:
-        told = ", ".join([topic, *(f"{name} {value}" for name, value in setting.items())])
-        raise DataError(f"expected rows of {told}, got none; `geopatch stability` writes them")
-    return found
+    if not matching:
+        wanted = ", ".join([topic, *(f"{name} {value}" for name, value in setting.items())])
+        raise DataError(f"expected rows of {wanted}, got none; `geopatch stability` writes them")
+    return matching
 
 
 def spread_of(values: Numbers, prefix: str = "") -> dict[str, float]:

@@ -74,16 +74,18 @@ def margins(embedding: Numbers, candidate: Mask, relevant: Mask, R: int) -> Marg
     )
 
 
-def kept_by_chance(embedding: Numbers, candidate: Mask, found: Margins, length: float, turn: int = 0) -> Mask:
+def kept_by_chance(embedding: Numbers, candidate: Mask, margins: Margins, length: float, turn: int = 0) -> Mask:
     """Whose right candidate stays among the R best after one draw of random drift of this length."""
     rng = np.random.default_rng((SEED, turn))
     moved = embedding + length * _unit(rng.normal(size=embedding.shape))
-    asked = embedding + length * _unit(rng.normal(size=embedding.shape))  # the query is another copy than the candidate
-    scores = _unit(asked[found.query]) @ _unit(moved).T
-    return _stays(scores, candidate[found.query], found)
+    moved_query = embedding + length * _unit(
+        rng.normal(size=embedding.shape)
+    )  # the query is another copy than the candidate
+    scores = _unit(moved_query[margins.query]) @ _unit(moved).T
+    return _stays(scores, candidate[margins.query], margins)
 
 
-def kept_against(embedding: Numbers, candidate: Mask, found: Margins, length: float) -> Mask:
+def kept_against(embedding: Numbers, candidate: Mask, margins: Margins, length: float) -> Mask:
     """Whose right candidate stays among the R best after the worst drift we know for each query.
 
     A drift of length r turns a unit vector by asin r at most; vectors that turn straight towards or away from the query
@@ -92,21 +94,21 @@ def kept_against(embedding: Numbers, candidate: Mask, found: Margins, length: fl
     if not 0 <= length < 1:
         raise ConfigError(f"drift must be at least 0 and below 1, the length of an embedding, got {length}")
     turn = np.arcsin(length)
-    query = embedding[found.query]
-    away = _tangent(query, embedding[found.rival]) - _tangent(query, embedding[found.right])
-    asked = np.cos(turn) * query + np.sin(turn) * _tangent(query, away)
-    angles = np.arccos(np.clip(asked @ embedding.T, -1, 1))
-    rows = np.arange(len(found))
-    lost = angles[rows, found.right] + turn
+    query = embedding[margins.query]
+    away = _tangent(query, embedding[margins.rival]) - _tangent(query, embedding[margins.right])
+    turned = np.cos(turn) * query + np.sin(turn) * _tangent(query, away)
+    angles = np.arccos(np.clip(turned @ embedding.T, -1, 1))
+    rows = np.arange(len(margins))
+    lost = angles[rows, margins.right] + turn
     angles = np.maximum(angles - turn, 0)
-    angles[rows, found.right] = np.minimum(lost, np.pi)
-    return _stays(-angles, candidate[found.query], found)
+    angles[rows, margins.right] = np.minimum(lost, np.pi)
+    return _stays(-angles, candidate[margins.query], margins)
 
 
-def _stays(scores: Numbers, candidate: Mask, found: Margins) -> Mask:
+def _stays(scores: Numbers, candidate: Mask, margins: Margins) -> Mask:
     """Whether fewer than R others score as much as the right candidate does."""
-    own = scores[np.arange(len(found)), found.right][:, None]
-    return np.asarray(((scores >= own) & candidate).sum(1) - 1 < found.R)
+    own = scores[np.arange(len(margins)), margins.right][:, None]
+    return np.asarray(((scores >= own) & candidate).sum(1) - 1 < margins.R)
 
 
 def _unit(vectors: Numbers) -> Numbers:
@@ -131,17 +133,17 @@ def margin_findings(
     A query whose right candidate is not among the R best to begin with is neither certified nor kept.
     """
     exact = _unit(np.asarray(embedding, dtype=np.float64))
-    found = margins(exact, candidate, relevant, R)
-    if not len(found):
+    measured = margins(exact, candidate, relevant, R)
+    if not len(measured):
         raise SignalError(f"no query has a right candidate among its {R} best, so no margin can be measured; raise R")
-    return [_finding(exact, candidate, found, float(length), protocol) for length in drifts]
+    return [_finding(exact, candidate, measured, float(length), protocol) for length in drifts]
 
 
-def _finding(embedding: Numbers, candidate: Mask, found: Margins, length: float, protocol: str) -> Finding:
-    chance = [kept_by_chance(embedding, candidate, found, length, turn) for turn in range(TURNS)]
-    worst = kept_against(embedding, candidate, found, length)
-    sure, paper = found.radius > length, found.product_radius > length
-    everyone = max(found.queries, 1)
+def _finding(embedding: Numbers, candidate: Mask, margins: Margins, length: float, protocol: str) -> Finding:
+    chance = [kept_by_chance(embedding, candidate, margins, length, turn) for turn in range(TURNS)]
+    worst = kept_against(embedding, candidate, margins, length)
+    sure, paper = margins.radius > length, margins.product_radius > length
+    everyone = max(margins.queries, 1)
     flips = sum(int((sure & ~kept).sum()) for kept in (*chance, worst))
     values = {
         "certified": float(sure.sum() / everyone),
@@ -149,8 +151,8 @@ def _finding(embedding: Numbers, candidate: Mask, found: Margins, length: float,
         "kept_random": float(np.mean([kept.sum() for kept in chance]) / everyone),
         "kept_against": float(worst.sum() / everyone),
         "certified_flips": float(flips),
-        "recall": float(len(found) / everyone),
-        **spread_of(found.margin, "margin_"),
-        **spread_of(found.radius, "radius_"),
+        "recall": float(len(margins) / everyone),
+        **spread_of(margins.margin, "margin_"),
+        **spread_of(margins.radius, "radius_"),
     }
-    return Finding("margin", {"drift": length, "R": float(found.R), "protocol": protocol}, values, found.queries)
+    return Finding("margin", {"drift": length, "R": float(margins.R), "protocol": protocol}, values, margins.queries)

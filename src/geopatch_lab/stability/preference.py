@@ -54,15 +54,15 @@ class Preference:
 
 def token_scores(query: Encoding, gallery: Encoding, device: torch.device | str = "cpu") -> dict[str, Numbers]:
     """Every scorer over all pairs (Q, N), without a shortlist, and the strongest single match."""
-    asked, found = _tensors(query, device), _tensors(gallery, device)
-    cosine = asked[0] @ found[0].mT
+    query_parts, gallery_parts = _tensors(query, device), _tensors(gallery, device)
+    cosine = query_parts[0] @ gallery_parts[0].mT
     rows: dict[str, list[Tensor]] = {name: [] for name in (*LATE, STRONGEST)}
-    step = max(PAIRS // len(found[0]), 1)
+    step = max(PAIRS // len(gallery_parts[0]), 1)
     for start in range(0, len(cosine), step):
         part = slice(start, start + step)
-        tokens = found[1][None].expand(len(cosine[part]), *found[1].shape)
-        valid = found[2][None].expand(len(cosine[part]), *found[2].shape)
-        similarity = similarities(asked[1][part], asked[2][part], tokens, valid)
+        tokens = gallery_parts[1][None].expand(len(cosine[part]), *gallery_parts[1].shape)
+        valid = gallery_parts[2][None].expand(len(cosine[part]), *gallery_parts[2].shape)
+        similarity = similarities(query_parts[1][part], query_parts[2][part], tokens, valid)
         for name in LATE:
             rows[name].append(SCORERS[name].combine(cosine[part], similarity))
         rows[STRONGEST].append(similarity.amax((1, 3)))
@@ -76,11 +76,11 @@ def _tensors(encoding: Encoding, device: torch.device | str) -> tuple[Tensor, Te
     return embedding, tokens, valid
 
 
-def sides(query: Places, gallery: Places, asked: Labels, labels: Labels, own: str) -> tuple[Mask, Mask]:
+def sides(query: Places, gallery: Places, query_labels: Labels, labels: Labels, own: str) -> tuple[Mask, Mask]:
     """Which candidates (Q, N) are of the query's own record, and which are right and of another one."""
     one_of("own", own, OWN)
     same = np.equal(query.records[:, None], gallery.records[None])
-    other: Mask = np.equal(asked[:, None], labels[None]) & ~same
+    other: Mask = np.equal(query_labels[:, None], labels[None]) & ~same
     protocol = Protocol("standard" if own == "any" else "strict-nonoverlap")
     return same & protocol.candidates(query, gallery), other
 
@@ -122,13 +122,13 @@ def preference_findings(query: EncodedSide, gallery: EncodedSide, device: torch.
 
 
 def _findings(scores: Numbers, own: Mask, other: Mask, scorer: str, kind: str) -> Iterator[Finding]:
-    found = preference(scores, own, other)
+    preferred = preference(scores, own, other)
     setting: dict[str, str | float] = {"scorer": scorer, "own": kind}
     yield Finding(
         "preference",
         setting,
-        {"rate": found.rate, "tied": found.tied, "gap": found.gap, "left_out": float(found.left_out)},
-        found.queries,
+        {"rate": preferred.rate, "tied": preferred.tied, "gap": preferred.gap, "left_out": float(preferred.left_out)},
+        preferred.queries,
     )
     if own.any() and other.any():
         short, ahead = dominance(scores[own], scores[other])
@@ -140,31 +140,31 @@ def protocol_findings(
     query: EncodedSide, gallery: EncodedSide, protocols: Sequence[str] = PROTOCOLS, device: torch.device | str = "cpu"
 ) -> list[Finding]:
     """R@1 and mAP of every scorer under every protocol: does one scorer win them all?"""
-    found = []
+    findings = []
     for name in protocols:
         protocol = Protocol(name)
         for scorer in encoded_scorers():
             scores = score(query, gallery, protocol, scorer, device)
             setting: dict[str, str | float] = {"protocol": name, "digest": protocol.digest, "scorer": scorer}
-            found.append(Finding("protocol", setting, scores.as_dict(), scores.queries))
-    return found
+            findings.append(Finding("protocol", setting, scores.as_dict(), scores.queries))
+    return findings
 
 
 def best_scorers(findings: Sequence[Finding], metric: str = "recall@1") -> dict[str, tuple[str, ...]]:
     """For each protocol the scorers with the highest value: more than one where they tie."""
-    found: dict[str, dict[str, float]] = {}
+    by_protocol: dict[str, dict[str, float]] = {}
     for one in findings:
         if one.topic == "protocol":
-            found.setdefault(str(one.setting["protocol"]), {})[str(one.setting["scorer"])] = one.values[metric]
+            by_protocol.setdefault(str(one.setting["protocol"]), {})[str(one.setting["scorer"])] = one.values[metric]
     return {
         protocol: tuple(scorer for scorer, value in values.items() if value == max(values.values()))
-        for protocol, values in found.items()
+        for protocol, values in by_protocol.items()
     }
 
 
-def queried(found: EncodedSide, places: npt.NDArray[np.intp]) -> EncodedSide:
+def queried(encoded: EncodedSide, places: npt.NDArray[np.intp]) -> EncodedSide:
     """Some of the windows as queries."""
-    encoding, where = found.encoding, found.where
+    encoding, where = encoded.encoding, encoded.where
     picked = Encoding(
         tuple(encoding.ids[place] for place in places),
         encoding.embedding[places],
@@ -173,4 +173,4 @@ def queried(found: EncodedSide, places: npt.NDArray[np.intp]) -> EncodedSide:
         encoding.starts[places],
     )
     spots = Places(where.ids[places], where.records[places], where.start_s[places], where.stop_s[places])
-    return replace(found, encoding=picked, where=spots, labels=found.labels[places])
+    return replace(encoded, encoding=picked, where=spots, labels=encoded.labels[places])

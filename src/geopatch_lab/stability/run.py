@@ -55,17 +55,17 @@ def measure_stability(
 
     The protocols of strict and penalised retrieval are left out where they make no sense on the data.
     """
-    tell = say or (lambda _: None)
+    report = say or (lambda _: None)
     check_labels(test)
     rows = []
-    tell("drift: patches that move against values that change")
+    report("drift: patches that move against values that change")
     for one, rule in _pairs(trained, twin):
         rows += stability_rows(_drift(one, test, rule, size), one, test)
     rows += stability_rows(_affine(trained, test, size), trained, test)
-    tell(f"bound: {size.patches} patches at each of {len(size.etas)} strengths")
+    report(f"bound: {size.patches} patches at each of {len(size.etas)} strengths")
     signals = _spread(test, size.bound_windows).signals
     rows += stability_rows(bound_sweep(trained.estimator.encoder_, signals, size.etas, size.patches), trained, test)
-    tell("margins, and what scorers prefer")
+    report("margins, and what scorers prefer")
     rows += stability_rows(_retrieval(trained, test, size), trained, test)
     return rows
 
@@ -88,25 +88,25 @@ def _affine(trained: Trained, test: Collection, size: Size) -> list[Finding]:
 
 def _retrieval(trained: Trained, test: Collection, size: Size) -> list[Finding]:
     assert test.labels is not None
-    found = EncodedSide(trained.estimator.encode(test.signals), places(test.signals), test.labels)
+    encoded = EncodedSide(trained.estimator.encode(test.signals), places(test.signals), test.labels)
     protocols = [name for name in PROTOCOLS if _sensible(test, name)]
-    few = queried(found, _evenly(len(test), size.queries))
+    queries = queried(encoded, _evenly(len(test), size.queries))
     margins = [
         finding
         for name in ("standard", "strict-cross-record")
         if name in protocols
-        for finding in _margins(found, name, size)
+        for finding in _margins(encoded, name, size)
     ]
-    preferred = preference_findings(few, found, trained.device) if len(protocols) > 1 else []
-    return margins + preferred + protocol_findings(found, found, protocols, trained.device)
+    preferred = preference_findings(queries, encoded, trained.device) if len(protocols) > 1 else []
+    return margins + preferred + protocol_findings(encoded, encoded, protocols, trained.device)
 
 
-def _margins(found: EncodedSide, name: str, size: Size) -> list[Finding]:
+def _margins(encoded: EncodedSide, name: str, size: Size) -> list[Finding]:
     protocol = Protocol(name)
-    candidate = protocol.candidates(found.where, found.where)
-    relevant = protocol.relevant(found.where, found.where, found.labels, found.labels)
+    candidate = protocol.candidates(encoded.where, encoded.where)
+    relevant = protocol.relevant(encoded.where, encoded.where, encoded.labels, encoded.labels)
     drifts = _thinned(DRIFTS, min(size.every, 2))
-    embedding = found.encoding.embedding
+    embedding = encoded.encoding.embedding
     return [one for R in size.R for one in margin_findings(embedding, candidate, relevant, R, drifts, name)]
 
 

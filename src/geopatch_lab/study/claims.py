@@ -15,7 +15,7 @@ from geopatch_lab.baselines.registry import METHODS
 from geopatch_lab.study.ablations import FULL
 from geopatch_lab.study.compare import beyond_chance, difference
 from geopatch_lab.study.jobs import ABLATION_SETS, POOL_METHODS, SEEDS
-from geopatch_lab.study.scores import R1, WARPED, Ask, Scores, method_of
+from geopatch_lab.study.scores import R1, WARPED, Condition, StudyScores, method_of
 from geopatch_lab.study.sets import POOL
 from geopatch_lab.study.tables import PAPER_STRESS, POOL_CONTESTANTS, STRICT, drops, markdown, wide
 
@@ -30,11 +30,11 @@ NEAR = 0.02  # R@1 that two methods may differ by and still be called level
 class Part:
     """One thing that was measured, and whether it is as the claim says."""
 
-    told: str
+    text: str
     holds: bool
 
 
-Check = Callable[[Scores, str], Iterable[Part]]
+Check = Callable[[StudyScores, str], Iterable[Part]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Verdict:
     rows: tuple[Row, ...]
 
     @property
-    def told(self) -> str:
+    def verdict(self) -> str:
         return verdict_on(self.parts)
 
 
@@ -69,12 +69,14 @@ def verdict_on(parts: Sequence[Part]) -> str:
 
 def shown_parts(parts: Sequence[Part]) -> str:
     """One below the other in a cell."""
-    return "<br>".join(f"{'yes' if part.holds else 'no'}: {part.told}" for part in parts) or "-"
+    return "<br>".join(f"{'yes' if part.holds else 'no'}: {part.text}" for part in parts) or "-"
 
 
-def best_rival(scores: Scores, column: str, names: Sequence[str], stress: str = "clean") -> tuple[str, float] | None:
-    found = {name: scores.column(column, name, stress=stress) for name in names}
-    known = {name: value for name, value in found.items() if value is not None}
+def best_rival(
+    scores: StudyScores, column: str, names: Sequence[str], stress: str = "clean"
+) -> tuple[str, float] | None:
+    values = {name: scores.column(column, name, stress=stress) for name in names}
+    known = {name: value for name, value in values.items() if value is not None}
     best = max(known, key=lambda name: known[name], default=None)
     return None if best is None else (best, known[best])
 
@@ -82,17 +84,17 @@ def best_rival(scores: Scores, column: str, names: Sequence[str], stress: str = 
 def _leads(column: str, by: float, names: Sequence[str] = PAPERS_EIGHT, stress: str = "clean") -> Check:
     """R@1 on a column of table (a) is above the best rival's by so much."""
 
-    def check(scores: Scores, preset: str) -> Iterable[Part]:
+    def check(scores: StudyScores, preset: str) -> Iterable[Part]:
         own, rival = scores.column(column, preset, stress=stress), best_rival(scores, column, names, stress)
         if own is not None and rival is not None:
-            told = f"{preset}: {column} R@1 {own:.3f}, best rival {rival[0]} {rival[1]:.3f}"
-            yield Part(told, own - rival[1] >= by)
+            text = f"{preset}: {column} R@1 {own:.3f}, best rival {rival[0]} {rival[1]:.3f}"
+            yield Part(text, own - rival[1] >= by)
 
     return check
 
 
-def _reaches_the_top(scores: Scores, preset: str) -> Iterable[Part]:
-    value = scores.value(Ask("nstdb", preset))
+def _reaches_the_top(scores: StudyScores, preset: str) -> Iterable[Part]:
+    value = scores.value(Condition("nstdb", preset))
     if value is not None:
         yield Part(f"{preset}: NSTDB R@1 {value:.4f}", value >= 0.9995)
 
@@ -100,26 +102,26 @@ def _reaches_the_top(scores: Scores, preset: str) -> Iterable[Part]:
 def _costs(stress: str, holds: Callable[[float], bool]) -> Check:
     """The average drop in R@1 that a stress brings, in percent of the clean score."""
 
-    def check(scores: Scores, preset: str) -> Iterable[Part]:
-        found = drops(scores, preset, stress, R1)
-        if found:
-            drop = mean(found.values())
-            yield Part(f"{preset}: {stress} lowers R@1 by {drop:.1f} % over {len(found)} sets", holds(drop))
+    def check(scores: StudyScores, preset: str) -> Iterable[Part]:
+        by_set = drops(scores, preset, stress, R1)
+        if by_set:
+            drop = mean(by_set.values())
+            yield Part(f"{preset}: {stress} lowers R@1 by {drop:.1f} % over {len(by_set)} sets", holds(drop))
 
     return check
 
 
-def _mask_is_worst(scores: Scores, preset: str) -> Iterable[Part]:
-    found = {stress: drops(scores, preset, stress, R1) for stress in PAPER_STRESS if stress != "clean"}
-    means = {stress: mean(values.values()) for stress, values in found.items() if values}
-    if len(means) == len(found):
-        told = ", ".join(f"{stress} {value:.1f} %" for stress, value in means.items())
-        yield Part(f"{preset}: {told}", max(means, key=lambda stress: means[stress]) == "span-mask")
+def _mask_is_worst(scores: StudyScores, preset: str) -> Iterable[Part]:
+    by_stress = {stress: drops(scores, preset, stress, R1) for stress in PAPER_STRESS if stress != "clean"}
+    means = {stress: mean(values.values()) for stress, values in by_stress.items() if values}
+    if len(means) == len(by_stress):
+        text = ", ".join(f"{stress} {value:.1f} %" for stress, value in means.items())
+        yield Part(f"{preset}: {text}", max(means, key=lambda stress: means[stress]) == "span-mask")
 
 
-def _late_interaction_gains(scores: Scores, preset: str) -> Iterable[Part]:
+def _late_interaction_gains(scores: StudyScores, preset: str) -> Iterable[Part]:
     for data in ("nsrdb", "mitdb"):
-        base, late = (scores.value(Ask(data, preset, scorer=scorer)) for scorer in ("cosine", "maxsim"))
+        base, late = (scores.value(Condition(data, preset, scorer=scorer)) for scorer in ("cosine", "maxsim"))
         if base is not None and late is not None:
             yield Part(f"{preset}: {data} R@1 {base:.3f} -> {late:.3f} with MaxSim", late - base >= POINT)
 
@@ -127,10 +129,10 @@ def _late_interaction_gains(scores: Scores, preset: str) -> Iterable[Part]:
 def _falls(protocols: Sequence[tuple[str, str, str]], by: float) -> Check:
     """MaxSim loses that much R@1 against cosine under (set, target, protocol)."""
 
-    def check(scores: Scores, preset: str) -> Iterable[Part]:
+    def check(scores: StudyScores, preset: str) -> Iterable[Part]:
         for data, target, protocol in protocols:
-            asks = [Ask(data, preset, target, protocol, scorer) for scorer in ("cosine", "maxsim")]
-            base, late = (scores.value(ask) for ask in asks)
+            conditions = [Condition(data, preset, target, protocol, scorer) for scorer in ("cosine", "maxsim")]
+            base, late = (scores.value(condition) for condition in conditions)
             if base is not None and late is not None:
                 yield Part(f"{preset}: {data} {target}, {protocol} R@1 {base:.3f} -> {late:.3f}", base - late >= by)
 
@@ -152,27 +154,27 @@ REMOVED = (
 def _lowers(ablations: Sequence[str], data: Sequence[str], stress: str = "clean") -> Check:
     """An ablation has less R@1 than the full encoder, by more than seeds differ."""
 
-    def check(scores: Scores, preset: str) -> Iterable[Part]:
+    def check(scores: StudyScores, preset: str) -> Iterable[Part]:
         for name in data:
             chance = beyond_chance(scores.ablation_spread(name, stress=stress) or 0.0, len(SEEDS))
             for ablation in ablations:
                 full, less = (scores.ablation(name, method, stress=stress) for method in (preset, ablation))
                 if full is not None and less is not None:
                     warped = ", warped queries" if stress != "clean" else ""
-                    told = f"{ablation} on {name}{warped}: R@1 {full:.3f} -> {less:.3f} (seeds: {chance:.3f})"
-                    yield Part(told, full - less > chance)
+                    text = f"{ablation} on {name}{warped}: R@1 {full:.3f} -> {less:.3f} (seeds: {chance:.3f})"
+                    yield Part(text, full - less > chance)
 
     return check
 
 
-def _strict_equals_standard(scores: Scores, preset: str) -> Iterable[Part]:
-    found = {row.protocol for row in scores.rows if row.target in ("class", "prompt") and method_of(row) == preset}
-    if found:
-        told = "each archive series and each utterance is a record of its own, so strict protocols are refused there"
-        yield Part(f"{preset}: {told}", found == {"standard"})
+def _strict_equals_standard(scores: StudyScores, preset: str) -> Iterable[Part]:
+    protocols = {row.protocol for row in scores.rows if row.target in ("class", "prompt") and method_of(row) == preset}
+    if protocols:
+        text = "each archive series and each utterance is a record of its own, so strict protocols are refused there"
+        yield Part(f"{preset}: {text}", protocols == {"standard"})
 
 
-def _trade_off(scores: Scores, preset: str) -> Iterable[Part]:
+def _trade_off(scores: StudyScores, preset: str) -> Iterable[Part]:
     """From cosine to MaxSim, standard R@1 rises and strict R@1 falls."""
     for data, protocol in STRICT.items():
         values = [
@@ -182,18 +184,18 @@ def _trade_off(scores: Scores, preset: str) -> Iterable[Part]:
         ]
         if None not in values:
             base, late, strict, strict_late = (float(value or 0) for value in values)
-            told = f"{data}: standard {base:.3f} -> {late:.3f}, {protocol} {strict:.3f} -> {strict_late:.3f}"
-            yield Part(f"{preset}: {told}", late > base and strict_late < strict)
+            text = f"{data}: standard {base:.3f} -> {late:.3f}, {protocol} {strict:.3f} -> {strict_late:.3f}"
+            yield Part(f"{preset}: {text}", late > base and strict_late < strict)
 
 
-def _resists_warps(scores: Scores, preset: str) -> Iterable[Part]:
+def _resists_warps(scores: StudyScores, preset: str) -> Iterable[Part]:
     """Against what a user would pick instead, over the sets that no choice has seen, with warped queries."""
     table = wide(scores, POOL, POOL_CONTESTANTS, WARPED)
     for rival in POOL_METHODS:
-        found = difference(table, "GeoPatch, cosine", rival)
-        if found is not None:
-            told = f"{100 * found.mean:+.1f} points [{100 * found.low:+.1f}, {100 * found.high:+.1f}]"
-            yield Part(f"{preset} against {rival}, {found.sets} sets, warped queries: {told}", found.low > 0)
+        gap = difference(table, "GeoPatch, cosine", rival)
+        if gap is not None:
+            text = f"{100 * gap.mean:+.1f} points [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
+            yield Part(f"{preset} against {rival}, {gap.sets} sets, warped queries: {text}", gap.low > 0)
 
 
 ECG_AND_SPEECH = ("nsrdb", "mitdb", "arctic")
@@ -255,27 +257,27 @@ CLAIMS: tuple[Claim, ...] = (
 )
 
 
-def verdicts(scores: Scores, claims: Sequence[Claim] = CLAIMS) -> list[Verdict]:
-    found = []
+def verdicts(scores: StudyScores, claims: Sequence[Claim] = CLAIMS) -> list[Verdict]:
+    reached = []
     for claim in claims:
         watched = scores.watched()
         parts = tuple(part for preset in claim.presets for part in claim.check(watched, preset))
-        found.append(Verdict(claim, parts, tuple({id(row): row for row in watched.seen}.values())))
-    return found
+        reached.append(Verdict(claim, parts, tuple({id(row): row for row in watched.seen}.values())))
+    return reached
 
 
-def claims_table(scores: Scores) -> str:
+def claims_table(scores: StudyScores) -> str:
     lines = []
     for verdict in verdicts(scores):
-        lines.append([verdict.claim.says, shown_parts(verdict.parts), f"**{verdict.told}**", _behind(verdict.rows)])
+        lines.append([verdict.claim.says, shown_parts(verdict.parts), f"**{verdict.verdict}**", _behind(verdict.rows)])
     return markdown(["the paper says", "measured", "verdict", "rows behind it"], lines)
 
 
-def tally(scores: Scores) -> str:
+def tally(scores: StudyScores) -> str:
     """How many claims came out how."""
-    told = [verdict.told for verdict in verdicts(scores)]
-    counts = ", ".join(f"{one} {told.count(one)}" for one in (HOLDS, IN_PART, NOT, UNKNOWN) if one in told)
-    return f"Of {len(told)} claims: {counts}."
+    reached = [verdict.verdict for verdict in verdicts(scores)]
+    counts = ", ".join(f"{one} {reached.count(one)}" for one in (HOLDS, IN_PART, NOT, UNKNOWN) if one in reached)
+    return f"Of {len(reached)} claims: {counts}."
 
 
 def _behind(rows: Sequence[Row]) -> str:
@@ -289,9 +291,9 @@ def _behind(rows: Sequence[Row]) -> str:
         "scorer": [row.scorer for row in rows],
         "stress": [row.stress for row in rows],
     }
-    told = [f"{name} {', '.join(_few(list(dict.fromkeys(values))))}" for name, values in columns.items()]
-    return f"{len(rows)} rows: {'; '.join(told)}"
+    parts = [f"{name} {', '.join(_shortened(list(dict.fromkeys(values))))}" for name, values in columns.items()]
+    return f"{len(rows)} rows: {'; '.join(parts)}"
 
 
-def _few(values: Sequence[str], most: int = 5) -> list[str]:
+def _shortened(values: Sequence[str], most: int = 5) -> list[str]:
     return [*values] if len(values) <= most else [*values[:most], f"and {len(values) - most} more"]

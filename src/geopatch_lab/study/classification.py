@@ -20,17 +20,17 @@ from geopatch_lab.rival import Rival
 PROTOCOL, NEAREST, LINEAR, ACCURACY = "classification", "nearest", "linear", "accuracy"
 
 
-def classified(rival: Rival, kept: Collection, asked: Collection) -> Iterator[Row]:
+def classified(rival: Rival, kept: Collection, queries: Collection) -> Iterator[Row]:
     """A row for the nearest training window and, where there are embeddings, one for a linear classifier."""
-    yield _row(rival, asked, NEAREST, neighbour_accuracy(rival.method, kept, asked))
+    yield _row(rival, queries, NEAREST, neighbour_accuracy(rival.method, kept, queries))
     if isinstance(rival.method, Embedder):
-        yield _row(rival, asked, LINEAR, linear_accuracy(rival.method, kept, asked))
+        yield _row(rival, queries, LINEAR, linear_accuracy(rival.method, kept, queries))
 
 
-def _row(rival: Rival, asked: Collection, scorer: str, accuracy: float) -> Row:
+def _row(rival: Rival, queries: Collection, scorer: str, accuracy: float) -> Row:
     return Row(
-        data=asked.name,
-        data_digest=asked.digest()[:12],
+        data=queries.name,
+        data_digest=queries.digest()[:12],
         preset=rival.name,
         config_digest="",
         seed=rival.seed,
@@ -39,7 +39,7 @@ def _row(rival: Rival, asked: Collection, scorer: str, accuracy: float) -> Row:
         scorer=scorer,
         stress="clean",
         scores={ACCURACY: accuracy},
-        queries=len(asked),
+        queries=len(queries),
         without_positive=0,
         fit_s=rival.fit_s,
         encode_s=0.0,
@@ -48,16 +48,16 @@ def _row(rival: Rival, asked: Collection, scorer: str, accuracy: float) -> Row:
     )
 
 
-def neighbour_accuracy(method: Method, kept: Collection, asked: Collection) -> float:
-    known, right = _labels(kept), _labels(asked)
-    return float((known[method.scores(asked.signals, kept.signals).argmax(1)] == right).mean())
+def neighbour_accuracy(method: Method, kept: Collection, queries: Collection) -> float:
+    known, right = _labels(kept), _labels(queries)
+    return float((known[method.scores(queries.signals, kept.signals).argmax(1)] == right).mean())
 
 
-def linear_accuracy(method: Embedder, kept: Collection, asked: Collection) -> float:
+def linear_accuracy(method: Embedder, kept: Collection, queries: Collection) -> float:
     classes, numbers = np.unique(_labels(kept), return_inverse=True)
-    known, new = _standardised(method.embed(kept.signals), method.embed(asked.signals))
+    known, new = _standardised(method.embed(kept.signals), method.embed(queries.signals))
     scores = Ridge.fit(known, torch.from_numpy(numbers)).scores(new)
-    return float((classes[scores.argmax(1).numpy()] == _labels(asked)).mean())
+    return float((classes[scores.argmax(1).numpy()] == _labels(queries)).mean())
 
 
 def _labels(collection: Collection) -> npt.NDArray[np.str_]:

@@ -39,17 +39,17 @@ def difference(table: Table, one: str, other: str) -> Difference | None:
     shared = [name for name in table.get(one, {}) if name in table.get(other, {})]
     if not shared:
         return None
-    found = np.asarray([table[one][name] - table[other][name] for name in shared])
-    low, high = bootstrap(found)
-    wins, losses = int((found > TIE).sum()), int((found < -TIE).sum())
-    by_set = dict(zip(shared, found.tolist(), strict=True))
-    return Difference(float(found.mean()), low, high, wins, len(found) - wins - losses, losses, by_set)
+    gaps = np.asarray([table[one][name] - table[other][name] for name in shared])
+    low, high = bootstrap(gaps)
+    wins, losses = int((gaps > TIE).sum()), int((gaps < -TIE).sum())
+    by_set = dict(zip(shared, gaps.tolist(), strict=True))
+    return Difference(float(gaps.mean()), low, high, wins, len(gaps) - wins - losses, losses, by_set)
 
 
-def bootstrap(found: npt.NDArray[np.float64], draws: int = DRAWS) -> tuple[float, float]:
+def bootstrap(gaps: npt.NDArray[np.float64], draws: int = DRAWS) -> tuple[float, float]:
     """The middle 95 % of the mean over sets drawn with replacement."""
     rng = np.random.default_rng(SEED)
-    means = found[rng.integers(len(found), size=(draws, len(found)))].mean(1)
+    means = gaps[rng.integers(len(gaps), size=(draws, len(gaps)))].mean(1)
     low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)
 
@@ -60,7 +60,7 @@ def average_ranks(table: Table) -> tuple[dict[str, float], int]:
 
     if not table:
         return {}, 0
-    shared = set.intersection(*(set(found) for found in table.values()))
+    shared = set.intersection(*(set(by_set) for by_set in table.values()))
     if not shared:
         return {}, 0
     order = sorted(shared)

@@ -55,7 +55,7 @@ def growths(repeats: int = REPEATS, scale: int = 1) -> tuple[Growth, ...]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return tuple(_growth(*asked, repeats, scale) for asked in ASKED)
+        return tuple(_growth(*measurement, repeats, scale) for measurement in MEASUREMENTS)
     finally:
         torch.set_num_threads(threads)
 
@@ -75,12 +75,12 @@ def _growth(
 
 @torch.inference_mode()
 def _fastest(call: Callable[[], object], repeats: int) -> float:
-    found = []
+    seconds = []
     for _ in range(repeats + 1):  # the first one warms up
         started = time.perf_counter()
         call()
-        found.append(time.perf_counter() - started)
-    return min(found[1:])
+        seconds.append(time.perf_counter() - started)
+    return min(seconds[1:])
 
 
 def _windows(count: int, samples: int, channels: int = 1) -> WindowBatch:
@@ -117,7 +117,7 @@ def _reranking(count: int, patches: int) -> Callable[[], object]:
     return call
 
 
-ASKED: tuple[tuple[str, str, tuple[int, ...], float, Callable[[int], Callable[[], object]]], ...] = (
+MEASUREMENTS: tuple[tuple[str, str, tuple[int, ...], float, Callable[[int], Callable[[], object]]], ...] = (
     ("encode", "N windows", (32, 64, 128, 256), 1.0, lambda size: _encoding(256, size)),
     ("encode", "T samples", (256, 512, 1024, 2048), 1.0, lambda size: _encoding(size, 32)),
     ("encode", "K patches", (8, 16, 32, 64), 1.0, lambda size: _encoding(1024, 32, size)),
@@ -130,12 +130,12 @@ ASKED: tuple[tuple[str, str, tuple[int, ...], float, Callable[[int], Callable[[]
 
 def mflop() -> dict[str, float]:
     """Multiply-adds counted twice, of one window of 256 samples and one channel: encoders, ablations, networks."""
-    found = {name: _counted(_encoder_call(name)) for name in ENCODERS}
+    counts = {name: _counted(_encoder_call(name)) for name in ENCODERS}
     for name, build in NETWORKS.items():
         body = build(1, SAMPLES).eval()
         values, inside = torch.zeros(1, SAMPLES, 1), torch.ones(1, SAMPLES, dtype=torch.bool)
-        found[name] = _counted(lambda body=body, values=values, inside=inside: body(values, inside))  # type: ignore[misc]
-    return found
+        counts[name] = _counted(lambda body=body, values=values, inside=inside: body(values, inside))  # type: ignore[misc]
+    return counts
 
 
 def _encoder_call(name: str) -> Callable[[], object]:
@@ -166,10 +166,10 @@ def write_cost(path: Path, cost: Cost) -> None:
 
 def read_cost(path: Path) -> Cost:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        lists = ({**one, "sizes": tuple(one["sizes"]), "seconds": tuple(one["seconds"])} for one in told["growths"])
-        spent = tuple(Spent(**one) for one in told.get("spent", ()))
-        return Cost(told["mflop"], tuple(Growth(**one) for one in lists), spent)
+        payload = json.loads(path.read_text(encoding="utf-8"))
+        lists = ({**one, "sizes": tuple(one["sizes"]), "seconds": tuple(one["seconds"])} for one in payload["growths"])
+        spent = tuple(Spent(**one) for one in payload.get("spent", ()))
+        return Cost(payload["mflop"], tuple(Growth(**one) for one in lists), spent)
     except OSError as error:
         raise DataError(f"cannot read costs from {path}: {error.strerror}; check the path") from error
     except (json.JSONDecodeError, TypeError, KeyError) as error:

@@ -11,7 +11,7 @@ from geopatch.config import TrainConfig
 from geopatch.errors import DataError, one_of
 from geopatch.storage import atomic_file
 from geopatch_lab.baselines.registry import METHODS, NETWORKS
-from geopatch_lab.study import published, sets
+from geopatch_lab.study import paper, sets
 from geopatch_lab.study.ablations import ALL_ABLATIONS, ENCODERS, FULL
 
 PARTS = ("main", "late", "robustness", "ablations", "stability", "pool", "published")
@@ -104,7 +104,7 @@ class Scope:
     ablations: tuple[str, ...] = ABLATION_SETS
     stability: tuple[str, ...] = STABILITY_SETS
     pool: tuple[str, ...] = sets.POOL
-    published: tuple[str, ...] = published.SETS
+    published: tuple[str, ...] = paper.PUBLISHED_SETS
     steps: int = STEPS
     batch: int = BATCH
     stability_aim: str = STABILITY
@@ -202,7 +202,7 @@ def _pool(scope: Scope) -> Iterator[Job]:
 
 def _published(scope: Scope) -> Iterator[Job]:
     """With more steps than elsewhere, because those papers took many more."""
-    for one in published.PUBLISHED:
+    for one in paper.PUBLISHED:
         for seed in scope.seeds[:1] if one.method in WITHOUT_CHANCE else scope.seeds:
             if one.data in scope.published:
                 job = _job(scope, one.data, one.method, seed)
@@ -220,10 +220,10 @@ BY_PART = {
 }
 
 
-def write_jobs(path: Path, found: Sequence[Job]) -> None:
+def write_jobs(path: Path, todo: Sequence[Job]) -> None:
     """One line a job."""
     with atomic_file(path) as partial:
-        partial.write_text("".join(json.dumps(asdict(job)) + "\n" for job in found), encoding="utf-8")
+        partial.write_text("".join(json.dumps(asdict(job)) + "\n" for job in todo), encoding="utf-8")
 
 
 def read_jobs(path: Path) -> list[Job]:

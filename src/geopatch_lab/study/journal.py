@@ -72,10 +72,10 @@ class Journal:
         except FileExistsError:
             raise
         except OSError as error:
-            told = (
+            message = (
                 f"cannot write {self.folder}: {error.strerror}; what was done is kept: mend that or give another folder"
             )
-            raise GeoPatchError(told) from error
+            raise GeoPatchError(message) from error
 
     def claim(self, job: Job, worker: str) -> bool:
         """Take a job; only one worker can."""
@@ -90,23 +90,23 @@ class Journal:
         return [claim.name for claim in sorted(self.claims.iterdir()) if claim.read_text(encoding="utf-8") == worker]
 
     def write(self, worker: str, entry: Entry) -> None:
-        told = {"job": entry.job, "reason": entry.reason, "rows": [row.as_dict() for row in entry.rows]}
-        told |= {"stability": [row.as_dict() for row in entry.stability]} if entry.stability else {}
+        payload = {"job": entry.job, "reason": entry.reason, "rows": [row.as_dict() for row in entry.rows]}
+        payload |= {"stability": [row.as_dict() for row in entry.stability]} if entry.stability else {}
         path = self.rows / f"{worker}.jsonl"
         cut = path.is_file() and path.read_bytes()[-1:] not in (b"", b"\n")
         with self.writing(), path.open("a", encoding="utf-8") as file:
-            file.write(("\n" if cut else "") + json.dumps(told) + "\n")
+            file.write(("\n" if cut else "") + json.dumps(payload) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     def entries(self) -> dict[str, Entry]:
         """Every job that ended, by its key; of one that ended twice, the time it succeeded."""
-        found: dict[str, Entry] = {}
+        by_job: dict[str, Entry] = {}
         for path in sorted(self.rows.glob("*.jsonl")):
             for entry in _entries(path):
-                if entry.job not in found or not entry.reason:
-                    found[entry.job] = entry
-        return found
+                if entry.job not in by_job or not entry.reason:
+                    by_job[entry.job] = entry
+        return by_job
 
     def write_spent(self, spent: Spent) -> None:
         with self.writing(), self._spent.open("a", encoding="utf-8") as file:
@@ -115,11 +115,11 @@ class Journal:
     def spent(self) -> list[Spent]:
         """Every stretch of it; a line that a kill cut off is not there."""
         lines = self._spent.read_text(encoding="utf-8").splitlines() if self._spent.is_file() else []
-        found = []
+        spent = []
         for line in lines:
             with suppress(json.JSONDecodeError, TypeError):
-                found.append(Spent(**json.loads(line)))
-        return found
+                spent.append(Spent(**json.loads(line)))
+        return spent
 
     @property
     def _spent(self) -> Path:
@@ -136,9 +136,9 @@ class Journal:
 def _entries(path: Path) -> Iterator[Entry]:
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
-            told = json.loads(line)
-            stability = tuple(StabilityRow(**row) for row in told.get("stability", ()))
-            yield Entry(told["job"], tuple(Row(**row) for row in told["rows"]), told["reason"], stability)
+            payload = json.loads(line)
+            stability = tuple(StabilityRow(**row) for row in payload.get("stability", ()))
+            yield Entry(payload["job"], tuple(Row(**row) for row in payload["rows"]), payload["reason"], stability)
         except (json.JSONDecodeError, KeyError, TypeError):
             continue  # cut off by a kill: not done
 
@@ -160,10 +160,10 @@ def failure(job: Job, reason: str) -> Entry:
     if job.aim == CHOOSE:
         return Entry(job.key, (), reason)
     if job.is_theory:
-        told = StabilityRow(
+        failed = StabilityRow(
             FAILED, {"reason": reason}, {}, 0, job.data, preset=job.method, seed=job.seed, target=job.target
         )
-        return Entry(job.key, (), reason, (told,))
+        return Entry(job.key, (), reason, (failed,))
     row = Row(
         data=job.data,
         data_digest="",
@@ -189,12 +189,12 @@ def failure(job: Job, reason: str) -> Entry:
 
 def entries_of(jobs: Sequence[Job], journals: Iterable[Journal]) -> list[Entry]:
     """What is known of the jobs, in their order; a success anywhere stands before a failure."""
-    found: dict[str, Entry] = {}
+    by_job: dict[str, Entry] = {}
     for journal in journals:
         for key, entry in journal.entries().items():
-            if key not in found or not entry.reason:
-                found[key] = entry
-    return [found[job.key] for job in jobs if job.key in found]
+            if key not in by_job or not entry.reason:
+                by_job[key] = entry
+    return [by_job[job.key] for job in jobs if job.key in by_job]
 
 
 def merged(jobs: Sequence[Job], journals: Iterable[Journal]) -> tuple[list[Row], dict[str, str]]:

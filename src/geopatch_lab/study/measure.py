@@ -45,8 +45,8 @@ def _named(job: Job, row: Row) -> str:
 
 def _encoder(job: Job, task: Task, device: str) -> Iterator[Row]:
     assert task.train is not None
-    found = setting(job.method, job.budget)
-    estimator = GeoPatch(model=found.model, train=found.train, random_state=job.seed, device=device)
+    chosen = setting(job.method, job.budget)
+    estimator = GeoPatch(model=chosen.model, train=chosen.train, random_state=job.seed, device=device)
     trained = train(task.train, estimator, job.method)
     scorers = ABLATION_SCORERS if job.method in ALL_ABLATIONS else encoded_scorers()
     for protocol in protocols(task):
@@ -90,16 +90,16 @@ def choose(job: Job, train: Collection, device: str) -> Choice:
 
 def write_choice(choices: Path, job: Job, choice: Choice) -> None:
     with atomic_file(choices / f"{job.key}.json") as partial:
-        told = {"data": job.data, "target": job.target, "method": job.method, **asdict(choice)}
-        partial.write_text(json.dumps(told) + "\n", encoding="utf-8")
+        payload = {"data": job.data, "target": job.target, "method": job.method, **asdict(choice)}
+        partial.write_text(json.dumps(payload) + "\n", encoding="utf-8")
 
 
 def read_choice(choices: Path, job: Job) -> Choice:
     """What was chosen for a baseline before it is measured."""
     path = choices / f"{job.after}.json"
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return Choice(told["amplitude"], told["recall"])
+        payload = json.loads(path.read_text(encoding="utf-8"))
+        return Choice(payload["amplitude"], payload["recall"])
     except (OSError, json.JSONDecodeError, KeyError) as error:
         raise DataError(
             f"no choice of amplitude for {job.method} on {job.data} in {path}; run that job first"

@@ -47,13 +47,13 @@ def write_packs(
 ) -> list[str]:
     """Write those of the sets that are there into a folder; what is current is kept. Gives the names of these."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = [name for name in names if is_there(name, root, folder)]
-    for count, name in enumerate(found, start=1):
+    present = [name for name in names if is_there(name, root, folder)]
+    for count, name in enumerate(present, start=1):
         if needs_packing(name, root, folder, thinning):
             write_pack(folder / f"{name}.npz", load(name, root, thinning), made_from(name, root, thinning))
         if report is not None:
-            report("sets of the study", count, len(found))
-    return found
+            report("sets of the study", count, len(present))
+    return present
 
 
 def is_there(name: str, root: Path, folder: Path) -> bool:

@@ -24,7 +24,7 @@ from geopatch_lab.study.claims import claims_table, tally
 from geopatch_lab.study.cost import Cost, read_cost
 from geopatch_lab.study.figures import draw_all
 from geopatch_lab.study.jobs import BATCH, STEPS, WHOLE
-from geopatch_lab.study.scores import WARPED, Scores
+from geopatch_lab.study.scores import WARPED, StudyScores
 from geopatch_lab.study.sets import POOL, UEA, UEA_MISSING
 from geopatch_lab.study.statements import statements_table
 from geopatch_lab.study.theory import read_stability
@@ -116,7 +116,7 @@ def page(
     stability: Sequence[StabilityRow] = (),
 ) -> str:
     """All of it as Markdown; `place` is where the figures lie, seen from the page."""
-    scores = Scores.of(rows)
+    scores = StudyScores.of(rows)
     parts = [
         INTRODUCTION,
         note,
@@ -164,13 +164,13 @@ def page(
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
-def _data(scores: Scores) -> str:
+def _data(scores: StudyScores) -> str:
     here = [name for name in UEA if scores.has(name)]
     absent = [name for name in WHOLE.data if not scores.has(name)]
-    told = f"- Not in these rows: {', '.join(absent)}.\n" if absent else ""
+    absence = f"- Not in these rows: {', '.join(absent)}.\n" if absent else ""
     missing = ", ".join((*UEA_MISSING, *(name for name in UEA if name not in here)))
     return DATA.format(
-        count=len(here), here=", ".join(here) or "none", missing=missing, absent=told, steps=STEPS, batch=BATCH
+        count=len(here), here=", ".join(here) or "none", missing=missing, absent=absence, steps=STEPS, batch=BATCH
     )
 
 
@@ -224,8 +224,8 @@ def failed(rows: Sequence[StabilityRow]) -> list[StabilityRow]:
 
 def _failures(rows: Sequence[Row], stability: Sequence[StabilityRow], reasons: Mapping[str, str]) -> str:
     known = reasons or {f"stability {row.data} {row.seed}": str(row.setting["reason"]) for row in failed(stability)}
-    told = "".join(f"\n- `{job}`: {reason}" for job, reason in known.items())
-    return f"## Failures\n\n{failures(rows, stability)} runs failed.{told}"
+    reasons_text = "".join(f"\n- `{job}`: {reason}" for job, reason in known.items())
+    return f"## Failures\n\n{failures(rows, stability)} runs failed.{reasons_text}"
 
 
 def _spent(cost: Cost | None) -> str:
@@ -269,7 +269,7 @@ def write_report(
     stability: Sequence[StabilityRow] = (),
 ) -> list[str]:
     """The page and its figures."""
-    drawn = draw_all(Scores.of(rows), cost, figures, stability)
+    drawn = draw_all(StudyScores.of(rows), cost, figures, stability)
     path.parent.mkdir(parents=True, exist_ok=True)
     place = figures.name if figures.parent == path.parent else str(figures)
     with atomic_file(path) as partial:
@@ -279,12 +279,12 @@ def write_report(
 
 def compact(rows: Sequence[Row]) -> list[Row]:
     """Rows without what tables do not need: classes one by one, and more digits than matter."""
-    found: list[Row] = []
+    compacted: list[Row] = []
     for row in rows:
         scores = {name: round(value, DIGITS) for name, value in row.scores.items()}
         short = replace(row, per_class={}, scores=scores, peak_memory_mb=None)
-        found.append(replace(short, fit_s=round(row.fit_s, 2), encode_s=round(row.encode_s, 3)))
-    return found
+        compacted.append(replace(short, fit_s=round(row.fit_s, 2), encode_s=round(row.encode_s, 3)))
+    return compacted
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
@@ -295,8 +295,8 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
 
 def _line(row: Row) -> str:
-    told = {name: value for name, value in row.as_dict().items() if name not in ("per_class", "failures") or value}
-    return json.dumps(told, separators=(",", ":"))
+    payload = {name: value for name, value in row.as_dict().items() if name not in ("per_class", "failures") or value}
+    return json.dumps(payload, separators=(",", ":"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -306,12 +306,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--stability", type=Path, help="rows about the theorems")
     parser.add_argument("--page", type=Path, required=True)
     parser.add_argument("--figures", type=Path, help="a folder beside the page, if it is not told")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     plot.check_installed()
-    cost = None if asked.cost is None else read_cost(asked.cost)
-    stability = [] if asked.stability is None else read_stability(asked.stability)
-    figures = asked.figures or asked.page.parent / "figures"
-    write_report(read_rows(asked.rows), cost, {}, asked.page, figures, stability=stability)
+    cost = None if options.cost is None else read_cost(options.cost)
+    stability = [] if options.stability is None else read_stability(options.stability)
+    figures = options.figures or options.page.parent / "figures"
+    write_report(read_rows(options.rows), cost, {}, options.page, figures, stability=stability)
 
 
 if __name__ == "__main__":

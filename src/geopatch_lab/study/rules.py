@@ -30,11 +30,11 @@ Numbers = Sequence[float]
 
 def runs_of(rows: Iterable[StabilityRow]) -> list[Run]:
     """The rows of each set and seed; failures are none."""
-    found: dict[tuple[str, int], list[StabilityRow]] = {}
+    groups: dict[tuple[str, int], list[StabilityRow]] = {}
     for row in rows:
         if row.topic != FAILED:
-            found.setdefault((row.data, row.seed), []).append(row)
-    return list(found.values())
+            groups.setdefault((row.data, row.seed), []).append(row)
+    return list(groups.values())
 
 
 def spread(values: Numbers, form: str = ".3g") -> str:
@@ -45,24 +45,24 @@ def spread(values: Numbers, form: str = ".3g") -> str:
 
 def at(run: Run, topic: str, **setting: str | float) -> list[StabilityRow]:
     """The rows of a topic that are set so."""
-    found = (row for row in run if row.topic == topic)
-    return [row for row in found if all(row.setting.get(name) == value for name, value in setting.items())]
+    of_topic = (row for row in run if row.topic == topic)
+    return [row for row in of_topic if all(row.setting.get(name) == value for name, value in setting.items())]
 
 
 def each(
     runs: Sequence[Run], take: Callable[[Numbers], float], topic: str, name: str, **setting: str | float
 ) -> list[float]:
     """One number for each run that has such rows."""
-    found = ([row.values[name] for row in at(run, topic, **setting)] for run in runs)
-    return [take(values) for values in found if values]
+    by_run = ([row.values[name] for row in at(run, topic, **setting)] for run in runs)
+    return [take(values) for values in by_run if values]
 
 
 def parts_bound_the_whole(runs: Sequence[Run]) -> Iterator[Part]:
     broken = each(runs, max, "drift", "violations")
     if broken:
-        reached = [mean(found) for run in runs if (found := [_reached(row) for row in _changed(run)])]
-        told = f"share of windows beyond the sum: {spread(broken)}; of the sum {spread(reached, '.0%')} is reached"
-        yield Part(told, max(broken) == 0)
+        reached = [mean(shares) for run in runs if (shares := [_reached(row) for row in _changed(run)])]
+        text = f"share of windows beyond the sum: {spread(broken)}; of the sum {spread(reached, '.0%')} is reached"
+        yield Part(text, max(broken) == 0)
 
 
 def _changed(run: Run, **setting: str | float) -> list[StabilityRow]:
@@ -79,8 +79,8 @@ def fixed_patches_have_no_boundary_drift(runs: Sequence[Run]) -> Iterator[Part]:
     if most:
         yield Part(f"fixed: boundary drift is at most {spread(most)}", max(most) <= ROUNDING)
     for kind in KINDS:
-        found = [_changed(run, kind=kind, rule="adaptive", weights="own") for run in runs]
-        shares = [mean(row.values["boundary_share"] for row in rows) for rows in found if rows]
+        by_run = [_changed(run, kind=kind, rule="adaptive", weights="own") for run in runs]
+        shares = [mean(row.values["boundary_share"] for row in rows) for rows in by_run if rows]
         if shares:
             yield Part(f"adaptive, {KIND_TITLES[kind]}: it is {spread(shares, '.0%')} of both parts", min(shares) > 0)
 
@@ -96,8 +96,8 @@ def fixed_patches_drift_less(runs: Sequence[Run]) -> Iterator[Part]:
 
 
 def _ends(runs: Sequence[Run], kind: str) -> list[float]:
-    found = sorted({float(row.setting["strength"]) for run in runs for row in _changed(run, kind=kind)})
-    return list(dict.fromkeys((*found[:1], *found[-1:])))
+    strengths = sorted({float(row.setting["strength"]) for run in runs for row in _changed(run, kind=kind)})
+    return list(dict.fromkeys((*strengths[:1], *strengths[-1:])))
 
 
 def _drifts_less(runs: Sequence[Run], kind: str, strength: float, weights: str) -> Iterator[Part]:
@@ -106,9 +106,9 @@ def _drifts_less(runs: Sequence[Run], kind: str, strength: float, weights: str) 
     if fixed and len(fixed) == len(other):
         where = f"{KIND_TITLES[kind]} {strength:g}" + (", same weights" if weights == "shared" else "")
         less = sum(one < two for one, two in zip(fixed, other, strict=True))
-        told = f"{where}: fixed {spread(fixed, '.3f')}, adaptive {spread(other, '.3f')}"
-        told += f", less in {less} of {len(fixed)} runs"
-        yield Part(told, mean(fixed) < mean(other) and 2 * less > len(fixed))
+        text = f"{where}: fixed {spread(fixed, '.3f')}, adaptive {spread(other, '.3f')}"
+        text += f", less in {less} of {len(fixed)} runs"
+        yield Part(text, mean(fixed) < mean(other) and 2 * less > len(fixed))
 
 
 def _by_distance(runs: Sequence[Run], **setting: str | float) -> list[float]:
@@ -120,10 +120,10 @@ def _by_distance(runs: Sequence[Run], **setting: str | float) -> list[float]:
 def residual_has_no_gauge(runs: Sequence[Run]) -> Iterator[Part]:
     change, slow = (each(runs, max, "affine", name) for name in ("change_max", "too_slow"))
     if change:
-        told = (
+        text = (
             f"R goes by at most {spread(change, '.0e')} of 1 + R; {spread(slow, '.1%')} of patches too slow for a rate"
         )
-        yield Part(told, max(change) <= ROUNDING)
+        yield Part(text, max(change) <= ROUNDING)
 
 
 def bound_holds(runs: Sequence[Run]) -> Iterator[Part]:
@@ -136,15 +136,15 @@ def bound_holds(runs: Sequence[Run]) -> Iterator[Part]:
 def bound_scales(runs: Sequence[Run]) -> Iterator[Part]:
     ratios = each(runs, _factor, "bound", "median", level="window", constants="maximum")
     if ratios:
-        told = f"the median ratio differs by a factor of {spread(ratios, '.2f')} between all eta"
-        yield Part(told, mean(ratios) < SMALL_FACTOR)
-        slopes = [_factor(found) for run in runs if (found := _bound_over_eta(run))]
+        text = f"the median ratio differs by a factor of {spread(ratios, '.2f')} between all eta"
+        yield Part(text, mean(ratios) < SMALL_FACTOR)
+        slopes = [_factor(slopes_of_run) for run in runs if (slopes_of_run := _bound_over_eta(run))]
         yield Part(f"the bound over eta by a factor of {spread(slopes, '.2f')}", mean(slopes) < LINEAR)
 
 
 def _bound_over_eta(run: Run) -> list[float]:
-    found = at(run, "bound", level="window", constants="maximum")
-    return [row.values["bound_median"] / float(row.setting["eta"]) for row in found]
+    bounds = at(run, "bound", level="window", constants="maximum")
+    return [row.values["bound_median"] / float(row.setting["eta"]) for row in bounds]
 
 
 def _factor(values: Numbers) -> float:
@@ -155,11 +155,11 @@ def bound_characterises(runs: Sequence[Run]) -> Iterator[Part]:
     for constants in ("maximum", "typical"):
         used = each(runs, median, "bound", "median", level="window", constants=constants)
         if used:
-            told = f"{constants} constants: {spread(used, '.2%')} of it is used in the median"
-            yield Part(told, USED <= mean(used) <= 1 / USED)
+            text = f"{constants} constants: {spread(used, '.2%')} of it is used in the median"
+            yield Part(text, USED <= mean(used) <= 1 / USED)
 
 
-def tail_goes_beyond(runs: Sequence[Run]) -> Iterator[Part]:
+def largest_ratio_exceeds_one(runs: Sequence[Run]) -> Iterator[Part]:
     for level in LEVELS:
         most = each(runs, max, "bound", "max", level=level, constants="typical")
         if most:
@@ -169,8 +169,8 @@ def tail_goes_beyond(runs: Sequence[Run]) -> Iterator[Part]:
 def certified_stay(runs: Sequence[Run]) -> Iterator[Part]:
     flips = each(runs, sum, "margin", "certified_flips")
     if flips:
-        told = f"flips of certified queries: {spread(flips)}"
-        yield Part("; ".join((told, *_certified(runs))), max(flips) == 0)
+        text = f"flips of certified queries: {spread(flips)}"
+        yield Part("; ".join((text, *_certified(runs))), max(flips) == 0)
 
 
 def _certified(runs: Sequence[Run], drift: float = 0.01) -> Iterator[str]:
@@ -189,16 +189,16 @@ def own_record_is_preferred(runs: Sequence[Run]) -> Iterator[Part]:
     short = each(runs, mean, "dominance", "short", scorer=STRONGEST, own="apart")
     if short:
         where = ", ".join(dict.fromkeys(shown(run[0].data) for run in runs if at(run, "dominance")))
-        told = f"premise, {where}: P(M > t) of others exceeds that of the own record by {spread(short)} at most"
-        yield Part(told, mean(short) <= SHORT)
+        text = f"premise, {where}: P(M > t) of others exceeds that of the own record by {spread(short)} at most"
+        yield Part(text, mean(short) <= SHORT)
         yield _own_mean(runs, STRONGEST, "conclusion: mean M")
         yield _own_mean(runs, "maxsim", "MaxSim, which it does not cover: mean")
         rates = {
             scorer: each(runs, mean, "preference", "rate", scorer=scorer, own="apart")
             for scorer in ("maxsim", "cosine")
         }
-        told = ", ".join(f"{scorer} {spread(found, '.0%')}" for scorer, found in rates.items())
-        yield Part(f"queries whose own record comes first: {told}", mean(rates["maxsim"]) > mean(rates["cosine"]))
+        text = ", ".join(f"{scorer} {spread(values, '.0%')}" for scorer, values in rates.items())
+        yield Part(f"queries whose own record comes first: {text}", mean(rates["maxsim"]) > mean(rates["cosine"]))
 
 
 def _own_mean(runs: Sequence[Run], scorer: str, title: str) -> Part:
@@ -215,8 +215,8 @@ def no_scorer_wins_all(runs: Sequence[Run]) -> Iterator[Part]:
             loss = _losses(table)
             least = min(loss, key=lambda scorer: loss[scorer])
             most, protocol = loss[least]
-            told = f"{shown(data)}: {least}, which loses least, is {most:.3f} R@1 behind the best under {protocol}"
-            yield Part(told, most > LAST_DIGIT)
+            text = f"{shown(data)}: {least}, which loses least, is {most:.3f} R@1 behind the best under {protocol}"
+            yield Part(text, most > LAST_DIGIT)
 
 
 def _losses(table: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[float, str]]:
@@ -230,8 +230,8 @@ def _losses(table: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[float, 
 
 def _recalls(rows: Run) -> dict[str, dict[str, float]]:
     """Protocol -> scorer -> R@1, mean over seeds."""
-    found: dict[str, dict[str, list[float]]] = {}
+    by_protocol: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         protocol, scorer = str(row.setting["protocol"]), str(row.setting["scorer"])
-        found.setdefault(protocol, {}).setdefault(scorer, []).append(row.values["recall@1"])
-    return {name: {scorer: mean(values) for scorer, values in one.items()} for name, one in found.items()}
+        by_protocol.setdefault(protocol, {}).setdefault(scorer, []).append(row.values["recall@1"])
+    return {name: {scorer: mean(values) for scorer, values in one.items()} for name, one in by_protocol.items()}

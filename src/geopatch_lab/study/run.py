@@ -38,11 +38,11 @@ SHOW_EVERY_S = 15.0
 OPEN = "open.jsonl"
 MPS = "nvidia-cuda-mps-control"
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Place:
+class Workspace:
     """Where and on what a study runs."""
 
     folder: Path
@@ -60,41 +60,43 @@ class Place:
         return self.stop_at is not None and time.time() >= self.stop_at
 
 
-def run(jobs: Sequence[Job], place: Place, *, retry: bool = False, tell: Tell = lambda line: None) -> int:
+def run(jobs: Sequence[Job], workspace: Workspace, *, retry: bool = False, log: Log = lambda line: None) -> int:
     """Do what is left of the jobs; gives how many are left when it ends."""
-    journal = place.journal
+    journal = workspace.journal
     journal.open()
     todo = left(jobs, journal, retry=retry)
-    tell(f"{len(todo)} of {len(jobs)} jobs to do, {place.workers} at a time on {place.device}")
+    log(f"{len(todo)} of {len(jobs)} jobs to do, {workspace.workers} at a time on {workspace.device}")
     before, started = journal.ended(), time.monotonic()
     try:
-        if todo and place.workers == 1:
-            work(todo, place, "worker-0", tell)
+        if todo and workspace.workers == 1:
+            work(todo, workspace, "worker-0", log)
         elif todo:
-            write_jobs(place.folder / OPEN, todo)
-            with ending_in_order(), shared_gpu(place.device):
-                _watch(todo, place, tell)
+            write_jobs(workspace.folder / OPEN, todo)
+            with ending_in_order(), shared_gpu(workspace.device):
+                _watch(todo, workspace, log)
     finally:
         if ended := journal.ended() - before:
-            journal.write_spent(Spent(named(place.device), place.workers, ended, round(time.monotonic() - started, 1)))
+            journal.write_spent(
+                Spent(named(workspace.device), workspace.workers, ended, round(time.monotonic() - started, 1))
+            )
     return len(left(jobs, journal))
 
 
 def work(
     todo: Sequence[Job],
-    place: Place,
+    workspace: Workspace,
     worker: str,
-    tell: Tell = lambda line: None,
+    log: Log = lambda line: None,
     wanted: Callable[[], bool] = lambda: True,
 ) -> None:
     """Take jobs until there are none left to take, or nobody wants them any more."""
     torch.set_num_threads(1)
-    progress = Progress(todo, tell, place.journal.ended())
-    while not place.is_over and wanted() and (job := take(todo, place.journal, worker)) is not None:
-        entry = done(job, place)
-        place.journal.write(worker, entry)
-        progress.show(place.journal.ended())
-        if entry.reason and place.device != "cpu":
+    progress = StudyProgress(todo, log, workspace.journal.ended())
+    while not workspace.is_over and wanted() and (job := take(todo, workspace.journal, worker)) is not None:
+        entry = done(job, workspace)
+        workspace.journal.write(worker, entry)
+        progress.show(workspace.journal.ended())
+        if entry.reason and workspace.device != "cpu":
             sys.exit(BROKEN)
 
 
@@ -121,31 +123,31 @@ def _failed_file(journal: Journal, key: str) -> Path:
     return journal.choices / f"{key}.failed"
 
 
-def done(job: Job, place: Place) -> Entry:
+def done(job: Job, workspace: Workspace) -> Entry:
     """The rows of a job, or why it failed: one job that fails must not end a study of a thousand."""
-    failed = _failed_file(place.journal, job.key)
+    failed = _failed_file(workspace.journal, job.key)
     failed.unlink(missing_ok=True)
     try:
         if job.aim == CHOOSE:
-            choice = choose(job, read_train(place.packs, job.data, job.target), place.device)
-            write_choice(place.journal.choices, job, choice)
+            choice = choose(job, read_train(workspace.packs, job.data, job.target), workspace.device)
+            write_choice(workspace.journal.choices, job, choice)
             return Entry(job.key, ())
         if job.is_theory:
-            return Entry(job.key, (), stability=tuple(findings(job, place.packs, place.device)))
-        return Entry(job.key, tuple(measured(job, place.packs, place.journal.choices, place.device)))
+            return Entry(job.key, (), stability=tuple(findings(job, workspace.packs, workspace.device)))
+        return Entry(job.key, tuple(measured(job, workspace.packs, workspace.journal.choices, workspace.device)))
     except Exception as error:
         if job.aim == CHOOSE:
             failed.touch()
-        with place.journal.writing(), (place.folder / "failures.log").open("a", encoding="utf-8") as log:
+        with workspace.journal.writing(), (workspace.folder / "failures.log").open("a", encoding="utf-8") as log:
             log.write(f"{job.key}\n{traceback.format_exc()}\n")
         return failure(job, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
 
-class Progress:
-    """Tells now and then how much is done and how much time is left, by what jobs cost."""
+class StudyProgress:
+    """Reports now and then how much is done and how much time is left, by what jobs cost."""
 
-    def __init__(self, todo: Sequence[Job], tell: Tell, before: int) -> None:
-        self.costs, self.tell, self.before = [job.cost for job in todo], tell, before
+    def __init__(self, todo: Sequence[Job], log: Log, before: int) -> None:
+        self.costs, self.log, self.before = [job.cost for job in todo], log, before
         self.started = self.shown = time.monotonic()
 
     def show(self, ended: int, *, always: bool = False) -> None:
@@ -155,13 +157,13 @@ class Progress:
         self.shown = now
         share = sum(self.costs[:ended]) / max(sum(self.costs), 1e-9)
         rest = f", about {(now - self.started) * (1 / share - 1) / 60:.1f} min left" if 0 < share < 1 else ""
-        self.tell(f"{ended} of {len(self.costs)} jobs done in {(now - self.started) / 60:.1f} min{rest}")
+        self.log(f"{ended} of {len(self.costs)} jobs done in {(now - self.started) / 60:.1f} min{rest}")
 
 
-def _watch(todo: Sequence[Job], place: Place, tell: Tell) -> None:
-    """Start the workers, start anew those that break, and tell how it goes."""
-    journal, progress = place.journal, Progress(todo, tell, place.journal.ended())
-    workers = {f"worker-{n}": _start(place, f"worker-{n}") for n in range(min(place.workers, len(todo)))}
+def _watch(todo: Sequence[Job], workspace: Workspace, log: Log) -> None:
+    """Start the workers, start anew those that break, and report progress."""
+    journal, progress = workspace.journal, StudyProgress(todo, log, workspace.journal.ended())
+    workers = {f"worker-{n}": _start(workspace, f"worker-{n}") for n in range(min(workspace.workers, len(todo)))}
     try:
         while workers:
             time.sleep(POLL_S)
@@ -171,8 +173,8 @@ def _watch(todo: Sequence[Job], place: Place, tell: Tell) -> None:
                 del workers[name]
                 if process.returncode != 0:
                     _bury(todo, journal, name, process.returncode)
-                    if not place.is_over:
-                        workers[name] = _start(place, name)
+                    if not workspace.is_over:
+                        workers[name] = _start(workspace, name)
             progress.show(journal.ended())
     finally:
         for process in workers.values():
@@ -180,10 +182,10 @@ def _watch(todo: Sequence[Job], place: Place, tell: Tell) -> None:
     progress.show(journal.ended(), always=True)
 
 
-def _start(place: Place, name: str) -> subprocess.Popen[bytes]:
-    arguments = ["--folder", place.folder, "--packs", place.packs, "--jobs", place.folder / OPEN]
-    arguments += ["--device", place.device, "--worker", name, "--parent", os.getpid()]
-    arguments += [] if place.stop_at is None else ["--stop-at", place.stop_at]
+def _start(workspace: Workspace, name: str) -> subprocess.Popen[bytes]:
+    arguments = ["--folder", workspace.folder, "--packs", workspace.packs, "--jobs", workspace.folder / OPEN]
+    arguments += ["--device", workspace.device, "--worker", name, "--parent", os.getpid()]
+    arguments += [] if workspace.stop_at is None else ["--stop-at", workspace.stop_at]
     command = [sys.executable, "-m", "geopatch_lab.study.run", *(str(argument) for argument in arguments)]
     return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
@@ -264,15 +266,15 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    asked = parse(arguments)
-    stop_at = asked.stop_at if asked.minutes is None else time.time() + 60 * asked.minutes
-    place = Place(asked.folder, asked.packs, usable_device(asked.device), asked.workers, stop_at)
-    todo = [job for job in read_jobs(asked.jobs) if job.needs in asked.needs and job.part in asked.part]
-    if asked.worker is not None:
+    options = parse(arguments)
+    stop_at = options.stop_at if options.minutes is None else time.time() + 60 * options.minutes
+    workspace = Workspace(options.folder, options.packs, usable_device(options.device), options.workers, stop_at)
+    todo = [job for job in read_jobs(options.jobs) if job.needs in options.needs and job.part in options.part]
+    if options.worker is not None:
         # another parent: the study was killed, maybe before this worker came so far, and the next one does this work
-        work(todo, place, asked.worker, wanted=lambda: os.getppid() == asked.parent)
+        work(todo, workspace, options.worker, wanted=lambda: os.getppid() == options.parent)
         return
-    rest = run(todo, place, retry=asked.retry, tell=lambda line: print(line, file=sys.stderr, flush=True))
+    rest = run(todo, workspace, retry=options.retry, log=lambda line: print(line, file=sys.stderr, flush=True))
     print(f"{rest} jobs left" + ("; give the same command again to go on" if rest else ""), file=sys.stderr)
 
 

@@ -20,7 +20,7 @@ WARPED = "warp-queries"
 
 
 @dataclass(frozen=True)
-class Ask:
+class Condition:
     """One cell of a table."""
 
     data: str
@@ -47,7 +47,7 @@ def amplitude_of(row: Row) -> str:
 
 
 @dataclass(frozen=True)
-class Scores:
+class StudyScores:
     """All rows of a study, and those that were looked at, for a claim to name what it stands on."""
 
     rows: tuple[Row, ...]
@@ -55,47 +55,47 @@ class Scores:
     seen: list[Row] = field(default_factory=list)
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Scores:
-        found = tuple(rows)
+    def of(cls, rows: Iterable[Row]) -> StudyScores:
+        all_rows = tuple(rows)
         index: dict[tuple[str, ...], list[Row]] = {}
-        for row in found:
+        for row in all_rows:
             if row.scores:
                 key = (row.data, method_of(row), row.target, row.protocol, row.scorer, row.stress)
                 index.setdefault(key, []).append(row)
-        return cls(found, index)
+        return cls(all_rows, index)
 
-    def watched(self) -> Scores:
+    def watched(self) -> StudyScores:
         """The same, with nothing looked at yet."""
-        return Scores(self.rows, self.index)
+        return StudyScores(self.rows, self.index)
 
-    def at(self, ask: Ask) -> list[Row]:
-        found = self.index.get(ask.key, [])
-        self.seen.extend(found)
-        return found
+    def at(self, condition: Condition) -> list[Row]:
+        matching = self.index.get(condition.key, [])
+        self.seen.extend(matching)
+        return matching
 
-    def seeds(self, ask: Ask, metric: str = R1) -> dict[int, float]:
-        return {row.seed: row.scores[metric] for row in self.at(ask) if metric in row.scores}
+    def seeds(self, condition: Condition, metric: str = R1) -> dict[int, float]:
+        return {row.seed: row.scores[metric] for row in self.at(condition) if metric in row.scores}
 
-    def value(self, ask: Ask, metric: str = R1) -> float | None:
+    def value(self, condition: Condition, metric: str = R1) -> float | None:
         """Mean over seeds."""
-        found = self.seeds(ask, metric)
-        return mean(found.values()) if found else None
+        by_seed = self.seeds(condition, metric)
+        return mean(by_seed.values()) if by_seed else None
 
     def over_sets(self, names: Sequence[str], method: str, metric: str = R1, **how: str) -> dict[str, float]:
         """The mean over seeds on each set that has one."""
-        found = {name: self.value(Ask(name, method, **how), metric) for name in names}
-        return {name: value for name, value in found.items() if value is not None}
+        by_set = {name: self.value(Condition(name, method, **how), metric) for name in names}
+        return {name: value for name, value in by_set.items() if value is not None}
 
     def archive(self, method: str, metric: str = R1, *, middle: bool = False, **how: str) -> float | None:
         """Mean or median over the paper's archive sets that are there."""
-        found = list(self.over_sets(UEA, method, metric, **how).values())
-        return None if not found else (median(found) if middle else mean(found))
+        values = list(self.over_sets(UEA, method, metric, **how).values())
+        return None if not values else (median(values) if middle else mean(values))
 
     def column(self, column: str, method: str, metric: str = R1, **how: str) -> float | None:
         """A column of table (a): a set, or what all archive sets come to."""
         if column in ("UEA mean", "UEA median"):
             return self.archive(method, metric, middle=column == "UEA median", **how)
-        return self.value(Ask(column, method, **how), metric)
+        return self.value(Condition(column, method, **how), metric)
 
     @property
     def methods(self) -> list[str]:
@@ -108,11 +108,13 @@ class Scores:
         return sum(row.failures for row in self.rows if method_of(row) == method)
 
     def ablation(self, data: str, method: str, metric: str = R1, **how: str) -> float | None:
-        return self.value(Ask(data, method, ablation_target(data), **how), metric)
+        return self.value(Condition(data, method, ablation_target(data), **how), metric)
 
     def ablation_spread(self, data: str, protocol: str = "standard", stress: str = "clean") -> float | None:
         """By how much R@1 differs from seed to seed: the standard deviation, pooled over the encoder's ablations."""
-        asks = (Ask(data, name, ablation_target(data), protocol, stress=stress) for name in (FULL, *ALL_ABLATIONS))
-        seeds = [list(self.seeds(ask).values()) for ask in asks]
-        variances = [variance(found) for found in seeds if len(found) > 1]
+        conditions = (
+            Condition(data, name, ablation_target(data), protocol, stress=stress) for name in (FULL, *ALL_ABLATIONS)
+        )
+        seeds = [list(self.seeds(condition).values()) for condition in conditions]
+        variances = [variance(values) for values in seeds if len(values) > 1]
         return mean(variances) ** 0.5 if variances else None

@@ -88,7 +88,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         "... with typical constants, rare saturation goes beyond it",
-        rules.tail_goes_beyond,
+        rules.largest_ratio_exceeds_one,
         ("stability/bound.py::tightness",),
         ("test_stability_bound.py::test_displacements_equal_their_twin",),
         BOUND,

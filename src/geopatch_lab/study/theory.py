@@ -49,9 +49,9 @@ def findings(job: Job, packs: Path, device: str) -> list[StabilityRow]:
 
 
 def _trained(job: Job, learned: Collection, rule: str, device: str) -> Trained:
-    found = setting(job.method, job.budget)
-    model = replace(found.model, boundaries=rule)
-    return train(learned, GeoPatch(model=model, train=found.train, random_state=job.seed, device=device), job.method)
+    chosen = setting(job.method, job.budget)
+    model = replace(chosen.model, boundaries=rule)
+    return train(learned, GeoPatch(model=model, train=chosen.train, random_state=job.seed, device=device), job.method)
 
 
 def compact_stability(rows: Iterable[StabilityRow]) -> list[StabilityRow]:
@@ -71,9 +71,9 @@ def write_stability(path: Path, rows: Sequence[StabilityRow]) -> None:
     """All rows, whole or not at all: a line for all that share topic and origin, which is said once, and a table."""
     tables: dict[str, dict[str, Any]] = {}
     for row in rows:
-        told = {name: value for name, value in row.as_dict().items() if name not in ("setting", "values", "count")}
-        told |= {"setting": list(row.setting), "values": list(row.values)}
-        table = tables.setdefault(json.dumps(told), {**told, "rows": []})
+        origin = {name: value for name, value in row.as_dict().items() if name not in ("setting", "values", "count")}
+        origin |= {"setting": list(row.setting), "values": list(row.values)}
+        table = tables.setdefault(json.dumps(origin), {**origin, "rows": []})
         table["rows"].append([*row.setting.values(), *row.values.values(), row.count])
     with atomic_file(path) as partial:
         lines = (json.dumps(table, separators=(",", ":")) + "\n" for table in tables.values())
@@ -94,8 +94,8 @@ def read_stability(path: Path) -> list[StabilityRow]:
 def _rows(table: dict[str, Any]) -> Iterator[StabilityRow]:
     setting, values, lines = (table.pop(name) for name in ("setting", "values", "rows"))
     for *cells, count in lines:
-        found = dict(zip((*setting, *values), cells, strict=True))
-        how, what = ({name: found[name] for name in names} for names in (setting, values))
+        by_name = dict(zip((*setting, *values), cells, strict=True))
+        how, what = ({name: by_name[name] for name in names} for names in (setting, values))
         yield StabilityRow(setting=how, values=what, count=count, **table)
 
 
