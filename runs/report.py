@@ -1,9 +1,10 @@
-"""Write docs/scores.md and its figures from the rows in results/."""
+"""Write docs/scores.md and its figures, and the tables of README.md and docs/gallery.md, from the rows in results/."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+
+from front_page import ROOT, of, write_pages
 
 from geopatch import plot
 from geopatch.data.recording import TARGETS
@@ -12,7 +13,6 @@ from geopatch.protocol import MEANING
 from geopatch_lab.plot import noise_curve
 from geopatch_lab.score_tables import class_table, method_table, provenance, results_page, scorer_table
 
-ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PROTOCOLS = tuple(MEANING)
 SNR_DB = (24, 18, 12, 6, 0, -6)
@@ -80,10 +80,6 @@ the voice. The baselines search by prompt on the same frames, with amplitude kep
 """
 
 
-def of(rows: Sequence[Row], **wanted: object) -> list[Row]:
-    return [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
-
-
 def ordered(rows: Sequence[Row]) -> list[Row]:
     """By target and protocol, as they are listed."""
     return sorted(rows, key=lambda row: (row.preset, TARGETS.index(row.target), PROTOCOLS.index(row.protocol)))
@@ -132,3 +128,4 @@ if __name__ == "__main__":
     spoken = ["By prompt:", method_table(prompts), "By speaker:", method_table(voices)]
     parts = [INTRODUCTION, ARCHIVE, results_page(archive), *ecg_part(ecg), SPEECH, *spoken, provenance(speech)]
     (DOCS / "scores.md").write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
+    write_pages()
