@@ -142,6 +142,9 @@ def short_training(rows: Sequence[Row]) -> str:
     )
 
 
+TEMPOS = "fused, `--tempos`"
+
+
 @dataclass(frozen=True)
 class GalleryScores:
     """R@1 in a gallery of all windows: by protocol, stress and scorer."""
@@ -154,7 +157,7 @@ class GalleryScores:
         found = cls()
         for row in rows:
             if row["part"] == "search":
-                column = f"{row['scorer']}, `--tempos`" if row.get("tempos") else row["scorer"]
+                column = TEMPOS if row.get("tempos") else row["scorer"]
                 found.cells[row["protocol"], row["stress"], column] = row
         return found
 
@@ -170,6 +173,22 @@ class GalleryScores:
         return markdown(["protocol", "queries", *columns], lines)
 
 
+    def tempo_sentence(self) -> str:
+        """What a warp costs by the fused scorer, and what searching at other tempos brings back, in means over classes."""
+        kept = []
+        for protocol in ("standard", "strict-cross-record"):
+            clean, warped, tempos = (
+                self.cells[protocol, stress, column][f"{CLASS_MEAN}{R1}"]
+                for stress, column in ((STRESSES[0], "fused"), (STRESSES[1], "fused"), (STRESSES[1], TEMPOS))
+            )
+            kept.append((f"{100 * warped / clean:.0f} %", f"{100 * tempos / clean:.0f} %"))
+        (warped, tempos), (warped_across, tempos_across) = kept
+        return (
+            f"By `fused`, warped queries keep {warped} of the clean mean over classes ({warped_across} across records); "
+            f"searched at other tempos too, {tempos} ({tempos_across})."
+        )
+
+
 def _exact(row: Mapping[str, Any]) -> float:
     """R@1, which the rows keep to four digits, from the whole number of queries that were right."""
     return float(round(row[R1] * row["queries"]) / row["queries"])
@@ -179,10 +198,11 @@ def parts() -> dict[str, str]:
     """What stands between the marks of each name."""
     rows = [row for name in ("speech", "ecg") for row in read_rows(RESULTS / f"{name}.jsonl")]
     study = read_rows(RESULTS / "study.jsonl.gz")
+    gallery = GalleryScores.read(RESULTS / "gallery.jsonl")
     return {
         "scores": f"{headline_table(rows)}\n\n{class_sentence(rows)}",
         "differences": f"{difference_table(study)}\n\n{short_training(study)}",
-        "gallery": GalleryScores.read(RESULTS / "gallery.jsonl").table(),
+        "gallery": f"{gallery.table()}\n\n{gallery.tempo_sentence()}",
     }
 
 
