@@ -172,9 +172,8 @@ class GalleryScores:
                 lines.append([protocol if name == "clean" else "", name, *cells])
         return markdown(["protocol", "queries", *columns], lines)
 
-
     def tempo_sentence(self) -> str:
-        """What a warp costs by the fused scorer, and what searching at other tempos brings back, in means over classes."""
+        """What a warp costs and what searching at other tempos brings back: fused, in means over classes."""
         kept = []
         for protocol in ("standard", "strict-cross-record"):
             clean, warped, tempos = (
@@ -184,8 +183,8 @@ class GalleryScores:
             kept.append((f"{100 * warped / clean:.0f} %", f"{100 * tempos / clean:.0f} %"))
         (warped, tempos), (warped_across, tempos_across) = kept
         return (
-            f"By `fused`, warped queries keep {warped} of the clean mean over classes ({warped_across} across records); "
-            f"searched at other tempos too, {tempos} ({tempos_across})."
+            f"By `fused`, warped queries keep {warped} of the clean class mean ({warped_across} across records), and "
+            f"{tempos} when searched at other tempos too ({tempos_across})."
         )
 
 
