@@ -67,6 +67,7 @@ def workspace(small_model: Path, tmp_path: Path) -> Path:
     shutil.copytree(small_model, tmp_path / "model")
     recordings = mitdb_minutes()[:2]
     windows = cut_windows("mitdb", recordings, WindowConfig(rate_hz=128.0))
+    (tmp_path / "cache").mkdir()
     write_cache(tmp_path / "cache" / "mitdb", "mitdb", {"train": window_pairs(windows)}, length=256)
     write_records(tmp_path / "mitdb")
     values = windows.signals[0].values
