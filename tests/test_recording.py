@@ -156,11 +156,11 @@ def test_windows_carry_the_anchors_of_their_source(source: str) -> None:
     if source == "none":
         assert all(window.anchors is None for window in windows)
         return
-    beats = recording.beat_samples / recording.signal.rate_hz
+    beats = recording.beat_samples / recording.signal.clock_hz
     for window in windows[3:40]:
         assert window.anchors is not None
         assert len(window.anchors) >= 2
-        times = window.start_s + window.anchors / window.rate_hz
+        times = window.start_s + window.anchors / window.clock_hz
         assert np.abs(times[:, None] - beats).min(1).max() < 0.1, "R peaks, to a tenth of a second"
 
 

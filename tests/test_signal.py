@@ -281,7 +281,7 @@ def test_ids_keep_their_order_of_appearance_and_rows_that_of_time(rows: list[tup
 
 @pytest.mark.parametrize("column", ["id", "time"])
 def test_rows_without_id_or_time_are_refused(frame: Frame, column: str) -> None:
-    values = {"id": ["a", "b"], "time": [1.0, 2.0], "x": [1.0, 2.0]}
+    values: dict[str, list[Any]] = {"id": ["a", "b"], "time": [1.0, 2.0], "x": [1.0, 2.0]}
     with pytest.raises(SignalError, match=f"row 1 of the frame has no {column}; give it one"):
         from_frame(frame({**values, column: [values[column][0], None]}))
 
@@ -351,7 +351,7 @@ MARKED = Signal(
 def times_s(signal: Signal) -> list[float]:
     """When the marks of a window lie in its record."""
     assert signal.anchors is not None
-    return (signal.start_s + signal.anchors / signal.clock_hz).round(6).tolist()
+    return [round(float(mark), 6) for mark in signal.start_s + signal.anchors / signal.clock_hz]
 
 
 @given(st.integers(0, 198), st.data())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -214,7 +215,7 @@ class Signal:
                 f"signal {self.id!r}: can resample {SLOWEST_HZ} Hz and more, not {self.rate_hz} to {rate_hz}"
             )
         ratio = Fraction(rate_hz).limit_denominator(1000) / Fraction(self.rate_hz).limit_denominator(1000)
-        padding = "line" if self.length > 1 else "mean"  # one sample has no line through it
+        padding: Literal["line", "mean"] = "line" if self.length > 1 else "mean"  # one sample has no line through it
         values = resample_poly(self.bridged(), ratio.numerator, ratio.denominator, axis=0, padtype=padding)
         before = np.minimum(np.arange(len(values)) * ratio.denominator // ratio.numerator, self.length - 1)
         return replace(

@@ -79,10 +79,6 @@ def load_split(name_or_folder: str | Path, root: str | Path = ".") -> tuple[Coll
     ------
     DataError
         If there is no such data set, or one of its files cannot be read.
-
-    Examples
-    --------
-    >>> train, test = load_split("GunPoint", "archive")  # doctest: +SKIP
     """
     train, test = _load(name_or_folder, Path(root))
     if train.signals[0].values.shape[1] != test.signals[0].values.shape[1]:
