@@ -158,11 +158,10 @@ def test_a_split_it_lacks_is_refused(tmp_path: Path) -> None:
 BOUNDED = """
 import resource, sys
 import numpy as np
-from geopatch import estimator
+from geopatch import training_set
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.cache import Cache
 from geopatch.estimator import GeoPatch
-from geopatch.config import ModelConfig
-from geopatch.config import TrainConfig
 
 signals = Cache(sys.argv[1]).signals("train")
 train = TrainConfig(min_steps=2, max_steps=2, epochs=1, batch_size=4, validation=0.0, precision="float32")
@@ -170,7 +169,7 @@ model = ModelConfig(stem="patch", global_branch=False, max_patches=2, layers=1)
 GeoPatch(model=model, train=train).fit(signals[:32])  # whatever torch sets up once
 used = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) * 1024
 resource.setrlimit(resource.RLIMIT_DATA, (used + {room}, resource.RLIM_INFINITY))
-estimator.IN_MEMORY_BYTES = {in_memory}
+training_set.IN_MEMORY_BYTES = {in_memory}
 fitted = GeoPatch(model=model, train=train).fit(signals)
 print(sum(len(part.ids) for part in fitted.encode_batches(signals, batch_size=8)))
 """

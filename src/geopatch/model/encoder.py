@@ -40,7 +40,13 @@ class EncoderOutput:
 
 
 class Encoder(nn.Module):
-    """scale -> patch -> forward, each a stage of its own so that views and stress can step in between."""
+    """The network: `scale`, `patch` and `forward` are stages of their own, so that training can act between them.
+
+    Parameters
+    ----------
+    config : ModelConfig
+        What the encoder is.
+    """
 
     level: Tensor
     spread: Tensor
@@ -60,13 +66,35 @@ class Encoder(nn.Module):
         self.rebuild = _rebuild(config)
 
     def learn_scale(self, windows: WindowBatch | LazyWindows) -> None:
-        """Take level and spread of each channel from training windows."""
+        """Take level and spread of each channel from training windows.
+
+        Parameters
+        ----------
+        windows : WindowBatch or LazyWindows
+            The training windows.
+        """
         level, spread = level_and_spread(windows)
         self.level.copy_(level)
         self.spread.copy_(spread)
 
     def scale(self, windows: WindowBatch) -> WindowBatch:
-        """Windows in units of the training data."""
+        """Bring windows to units of the training data.
+
+        Parameters
+        ----------
+        windows : WindowBatch
+            Windows in their own units.
+
+        Returns
+        -------
+        WindowBatch
+            The same windows in units of the training data.
+
+        Raises
+        ------
+        SignalError
+            When they have another number of channels.
+        """
         if windows.values.shape[2] != self.config.channels:
             raise SignalError(
                 f"this model was trained on {self.config.channels} channel(s), these signals have "
@@ -76,7 +104,18 @@ class Encoder(nn.Module):
         return replace(windows, values=values * windows.inside[..., None])
 
     def patch(self, scaled: WindowBatch) -> PatchBatch:
-        """Patches and geometry of scaled windows, under the chosen treatment of amplitude."""
+        """Cut scaled windows into patches with their geometry, under the treatment of amplitude.
+
+        Parameters
+        ----------
+        scaled : WindowBatch
+            What `scale` returns.
+
+        Returns
+        -------
+        PatchBatch
+            What `forward` takes.
+        """
         if self.config.amplitude == "keep":
             return patchify(scaled, self.config)
         shaped, level, spread = zscore(scaled)
@@ -88,6 +127,18 @@ class Encoder(nn.Module):
         return replace(batch, geometry=geometry)
 
     def forward(self, batch: PatchBatch) -> EncoderOutput:
+        """Encode patches.
+
+        Parameters
+        ----------
+        batch : PatchBatch
+            What `patch` returns.
+
+        Returns
+        -------
+        EncoderOutput
+            Embeddings and tokens.
+        """
         h, mask, *window = self.stem(batch)  # (B, K, L, d), (B, K, L)
         c = self.geometry(batch.geometry.descriptors) if self.geometry is not None else None  # (B, K, d)
         z = self.token(self.fuse(h, c), mask)  # (B, K, d)
@@ -101,6 +152,18 @@ class Encoder(nn.Module):
         return EncoderOutput(F.normalize(head, dim=-1), tokens, valid, gated, self._reconstruct(h, mask, c, z))
 
     def encode(self, windows: WindowBatch) -> EncoderOutput:
+        """Scale, patch and encode windows.
+
+        Parameters
+        ----------
+        windows : WindowBatch
+            Windows in their own units.
+
+        Returns
+        -------
+        EncoderOutput
+            Embeddings and tokens.
+        """
         encoded: EncoderOutput = self(self.patch(self.scale(windows)))
         return encoded
 
