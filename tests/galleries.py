@@ -98,8 +98,8 @@ def _same_window(first: Signal | None, second: Signal | None) -> bool:
         return first is second
     about = ("id", "rate_hz", "channels", "record", "start_s")
     named = all(getattr(first, name) == getattr(second, name) for name in about)
-    anchors = [np.zeros(0) if one.anchors is None else one.anchors for one in (first, second)]
-    return named and np.array_equal(*anchors) and np.array_equal(first.values, second.values, equal_nan=True)
+    marks, others = (np.zeros(0) if one.anchors is None else one.anchors for one in (first, second))
+    return named and np.array_equal(marks, others) and np.array_equal(first.values, second.values, equal_nan=True)
 
 
 def everything(gallery: Gallery) -> dict[str, Entries]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -77,11 +78,11 @@ class Memory:
 
 
 def joined(parts: Sequence[Entries]) -> Entries:
-    arrays = {
+    arrays: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in ("embedding", "tokens", "valid", "patch_s", "start_s", "stop_s")
     }
-    tuples = {
+    tuples: dict[str, Any] = {
         name: tuple(getattr(part, name)[0] for part in parts)
         for name in ("ids", "records", "metadata", "windows", "channels")
     }

@@ -148,9 +148,9 @@ def test_entries_are_removed_by_a_filter(filled: tuple[Gallery, Entries]) -> Non
     assert gallery.remove(where="age >= 40") == len(old) > 0
     assert gallery.remove(where="age >= 40") == 0
     assert set(everything(gallery)) == set(IDS) - set(old)
-    for wrong in ({}, {"ids": IDS[:1], "where": "age < 3"}):
+    for ids, where in ((None, None), (IDS[:1], "age < 3")):
         with pytest.raises(ConfigError, match="either ids or where"):
-            gallery.remove(**wrong)
+            gallery.remove(ids, where=where)
 
 
 @pytest.mark.parametrize("where", ["weight > 60", {"weight": {"!=": 3}}, "not (sex == 'F' and weight == 1)"], ids=str)

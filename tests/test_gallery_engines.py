@@ -40,12 +40,16 @@ def test_paths_that_look_like_schemes_are_paths(text: str) -> None:
 
 LIGHT = """
 import sys
-from galleries import ABOUT, entries_of
+import numpy as np
+from geopatch.engines import About, Entries, Widths
 from geopatch.engines.place import create_engine
-engine = create_engine(sys.argv[1], ABOUT)
-entries = entries_of([str(n) for n in range(50)])
+vectors = np.eye(50, dtype=np.float32)
+ids, zeros = tuple(str(n) for n in range(50)), np.zeros(50)
+tokens, valid, patch_s = vectors[:, None], np.ones((50, 1), bool), np.zeros((50, 1, 2), np.float32)
+entries = Entries("x", ids, vectors, tokens, valid, patch_s, ids, zeros, zeros + 1, ({},) * 50, (None,) * 50)
+engine = create_engine(sys.argv[1], About("x", Widths(50, 1, 50), 8, None, 8))
 engine.put(entries)
-assert engine.shortlist(entries.embedding[:3], 1)[2].ids == ("2",)
+assert engine.shortlist(vectors[:3], 1)[2].ids == ("2",)
 print("torch" in sys.modules)
 """
 
