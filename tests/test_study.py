@@ -19,9 +19,7 @@ import pytest
 from shapes import windows
 
 from geopatch.config import PRESETS
-from geopatch.data.collection import Collection
-from geopatch.data.recording import WindowSet
-from geopatch.data.split import WindowSplit
+from geopatch.data.collection import Collection, WindowSet, WindowSplit
 from geopatch.errors import ConfigError, DataError, GeoPatchError
 from geopatch.evaluate.rows import Row
 from geopatch.signal import Signal

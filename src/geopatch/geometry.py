@@ -100,9 +100,9 @@ def geometry(
         "length": lambda: scaffold.inside.sum(-1) / scaffold.lengths[:, None],
         "global": lambda: _window_means(motion, confidence, scaffold),
     }
-    found = [columns[name]().reshape(*scaffold.valid.shape, DESCRIPTORS[name]) for name in names]
+    chosen = [columns[name]().reshape(*scaffold.valid.shape, DESCRIPTORS[name]) for name in names]
     empty = source.new_zeros((*scaffold.valid.shape, 0))
-    descriptors = torch.cat([empty, *found], dim=-1)
+    descriptors = torch.cat([empty, *chosen], dim=-1)
     return Geometry(descriptors * scaffold.valid[..., None], evidence * scaffold.valid[..., None])
 
 

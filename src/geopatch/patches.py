@@ -22,7 +22,7 @@ PART = 64  # windows stacked at a time where not all fit into memory
 
 @dataclass(frozen=True, eq=False)
 class WindowBatch:
-    """B windows padded to T samples. Gaps are bridged; `confidence` tells what was measured, 0 past the end."""
+    """B windows padded to T samples. Gaps are bridged; `confidence` says what was measured, 0 past the end."""
 
     values: Tensor  # (B, T, C)
     confidence: Tensor  # (B, T) share of channels measured
@@ -68,7 +68,7 @@ class WindowBatch:
 
 
 class LazyWindows:
-    """Windows that are stacked when they are asked for, because all of them would not fit into memory."""
+    """Windows that are stacked when they are used, because all of them would not fit into memory."""
 
     def __init__(self, signals: Sequence[Signal], lengths: Sequence[int], *, clock: bool = False) -> None:
         self.signals, self.clock = signals, clock
@@ -180,11 +180,11 @@ def patchify(windows: WindowBatch, config: PatchConfig) -> PatchBatch:
         scaffold = random_scaffold(windows.lengths, *size)
     else:
         scaffold = fixed_scaffold(windows.lengths, *size, stride=config.stride)
-    found = geometry(source, windows.confidence, scaffold, moves, config.descriptors, clock=clock)
+    described = geometry(source, windows.confidence, scaffold, moves, config.descriptors, clock=clock)
     if config.curvature_channel:
         extra = moves.curvature.log1p()[..., None]
         windows = replace(windows, values=torch.cat([windows.values, extra], dim=2))
-    return PatchBatch(windows, scaffold, cut(windows.values, scaffold), found)
+    return PatchBatch(windows, scaffold, cut(windows.values, scaffold), described)
 
 
 def cut(values: Tensor, scaffold: Scaffold) -> Tensor:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
-Report = Callable[[dict[str, Any]], None]  # a row of a training's history: step, steps, loss
+Report: TypeAlias = Callable[[dict[str, Any]], None]  # a row of the history of a training: step, steps, loss
 CountReport = Callable[[str, int, int], None]  # what, how many are done, of how many
 
 LINES = 10  # on a stream that is no terminal

@@ -277,6 +277,11 @@ def at_hz(rate_hz: float | None) -> str:
     return "" if rate_hz is None else f" at {rate_hz:g} Hz"
 
 
+def rate_text(rate_hz: float | None) -> str:
+    """The rate of a signal in an error message."""
+    return "no known rate" if rate_hz is None else f"{rate_hz:g} Hz"
+
+
 def channel_text(signal: Signal) -> str:
     """`2 channels (MLII, V5)`, with the first names only where there are many."""
     count, names = signal.values.shape[1], ", ".join(signal.channels[:NAMES_SHOWN])

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geopatch.data.collection import Collection
-from geopatch.data.recording import WindowSet
+from geopatch.data.collection import Collection, WindowSet
 from geopatch.errors import ConfigError
 from geopatch.protocol import Protocol, places
 
