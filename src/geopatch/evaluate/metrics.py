@@ -23,7 +23,23 @@ RECALL_AT = (1, 5, 10)
 
 @dataclass(frozen=True)
 class RetrievalScores:
-    """Means over the queries that have a right candidate; by class where the queries' labels are known."""
+    """Means over the queries that have a right candidate; by class where the queries' labels are known.
+
+    Parameters
+    ----------
+    recall : dict of int to float
+        Share of queries with a right candidate among the first R, for each R.
+    mrr : float
+        Mean over queries of 1 over the rank of the first right candidate.
+    map : float
+        Mean over queries of the average precision.
+    queries : int
+        How many queries count.
+    without_positive : int
+        How many were left out, because they have no right candidate.
+    per_class : dict, optional
+        Label of the query to its recall@1, map and number of queries.
+    """
 
     recall: dict[int, float]
     mrr: float
@@ -33,11 +49,24 @@ class RetrievalScores:
     per_class: dict[str, dict[str, float]] = field(default_factory=dict)  # label -> recall@1, map, queries
 
     def as_dict(self) -> dict[str, float]:
+        """The scores by name, as a result row has them.
+
+        Returns
+        -------
+        dict of str to float
+            recall@R, mrr, map, and the means over classes.
+        """
         recall = {f"recall@{rank}": value for rank, value in self.recall.items()}
         return {**recall, "mrr": self.mrr, "map": self.map, **self.class_means()}
 
     def class_means(self) -> dict[str, float]:
-        """Every class counts the same, however many queries it has; empty where labels are not known."""
+        """The means over classes: every class counts the same, however many queries it has.
+
+        Returns
+        -------
+        dict of str to float
+            Empty where labels are not known.
+        """
         columns: dict[str, list[float]] = {}
         for values in self.per_class.values():
             for name, value in values.items():
@@ -57,7 +86,27 @@ class ScoredQueries:
 def retrieval_scores(
     chunks: Iterable[ScoredQueries], recall_at: tuple[int, ...] = RECALL_AT, labels: npt.NDArray[np.str_] | None = None
 ) -> RetrievalScores:
-    """Metrics over chunks of queries: memory stays at one chunk times the gallery. `labels` are the queries'."""
+    """Metrics over chunks of queries: memory stays at one chunk times the gallery.
+
+    Parameters
+    ----------
+    chunks : iterable of ScoredQueries
+        Scores of some queries at a time against the whole gallery.
+    recall_at : tuple of int, default=(1, 5, 10)
+        The ranks R of recall@R.
+    labels : array of str, optional
+        Labels of all queries in order, for scores by class.
+
+    Returns
+    -------
+    RetrievalScores
+        Means over all queries.
+
+    Raises
+    ------
+    SignalError
+        When there is not a label for each query.
+    """
     columns = [_per_query(chunk, recall_at) for chunk in chunks]
     measured = torch.cat(columns) if columns else torch.zeros(0, len(recall_at) + 3)
     if labels is not None and len(labels) != len(measured):

@@ -32,7 +32,19 @@ DEFAULT_STRESSES = ("clean", "warp-queries")
 
 @dataclass(frozen=True)
 class Trained:
-    """A fitted estimator with what its rows need to say about how it came to be."""
+    """A fitted estimator with what its rows say about how it came to be.
+
+    Parameters
+    ----------
+    estimator : GeoPatch
+        The fitted estimator.
+    preset : str
+        Its preset, or the folder it was loaded from.
+    seed : int
+        The seed it was trained with.
+    fit_s : float
+        Seconds that the training took.
+    """
 
     estimator: GeoPatch
     preset: str
@@ -45,7 +57,13 @@ class Trained:
         return next(self.estimator.encoder_.parameters()).device
 
     def as_row(self) -> dict[str, Any]:
-        """What a row says about the model."""
+        """What a row says about the model.
+
+        Returns
+        -------
+        dict
+            Fields of `Row`.
+        """
         return {
             "preset": self.preset,
             "config_digest": config_digest(self.estimator.encoder_.config, self.estimator.train_config),
@@ -56,7 +74,22 @@ class Trained:
 
 
 def train(collection: Collection, estimator: GeoPatch, preset: str) -> Trained:
-    """Fit on a training collection, and take the time."""
+    """Fit on a training collection, and take the time.
+
+    Parameters
+    ----------
+    collection : Collection
+        The training windows with their labels.
+    estimator : GeoPatch
+        What is fitted.
+    preset : str
+        What rows call it.
+
+    Returns
+    -------
+    Trained
+        The estimator with the seconds it took.
+    """
     started = time.perf_counter()
     estimator.fit(collection.signals, collection.labels)
     return Trained(estimator, preset, estimator.seed_, time.perf_counter() - started)
@@ -72,7 +105,37 @@ def evaluate(
     scorers: Sequence[str] = DEFAULT_SCORERS,
     stresses: Sequence[Stress | str] = DEFAULT_STRESSES,
 ) -> list[Row]:
-    """Rows of a trained model: each scorer under each stress. Without a gallery, the test windows search each other."""
+    """Measure a trained model: each scorer under each stress.
+
+    Parameters
+    ----------
+    trained : Trained
+        The model.
+    test : Collection
+        The queries with their labels.
+    gallery : Collection, optional
+        What is searched; by default the test windows search each other.
+    target : str, default="class"
+        What the labels are, for the rows.
+    protocol : Protocol, optional
+        Which candidates count; by default all but the query itself.
+    scorers : sequence of str, default=("fused", "cosine")
+        What ranks; those that need values are not measured here.
+    stresses : sequence of Stress or str
+        What queries are put under; by default clean and warped queries.
+
+    Returns
+    -------
+    list of Row
+        One for each scorer and stress.
+
+    Raises
+    ------
+    SignalError
+        When there are no labels, or no two windows share one.
+    ConfigError
+        When a scorer or stress is unknown.
+    """
     protocol = protocol or Protocol()
     for scorer in scorers:
         one_of("scorer", scorer, encoded_scorers())

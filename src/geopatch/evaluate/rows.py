@@ -34,7 +34,53 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement of one model on one collection."""
+    """One measurement of one model on one collection.
+
+    Parameters
+    ----------
+    data : str
+        Name of the collection.
+    data_digest : str
+        Digest of its signals and labels.
+    preset : str
+        Preset or folder of the model.
+    config_digest : str
+        Digest of its settings.
+    seed : int
+        Seed of the training.
+    protocol : str
+        Name of the protocol.
+    protocol_digest : str
+        Digest of its meaning.
+    scorer : str
+        What ranked the candidates.
+    stress : str
+        What queries and gallery were put under.
+    scores : dict of str to float
+        The metrics by name.
+    queries : int
+        How many queries count.
+    without_positive : int
+        How many have no right candidate.
+    fit_s : float
+        Seconds of the training.
+    encode_s : float
+        Seconds of the encoding.
+    peak_memory_mb : float or None
+        Of the process; None where the system does not say.
+    device : str
+        Where it was computed.
+    failures : int, default=0
+        How many queries failed.
+    versions : dict, optional
+        Of everything a score can depend on.
+    per_class : dict, optional
+        Label of the query to its recall@1, map and number of queries.
+    target : str, default="class"
+        What makes a candidate right.
+    stress_digest : str, default=""
+        Digest of the meaning of the stress; older rows have none.
+    """
 
     data: str
     data_digest: str
@@ -59,6 +105,13 @@ class Row:
     stress_digest: str = ""  # of the meaning of the stress; rows from before it was written have none
 
     def as_dict(self) -> dict[str, Any]:
+        """The row as JSON holds it.
+
+        Returns
+        -------
+        dict
+            A value for each field.
+        """
         return dataclasses.asdict(self)
 
 
@@ -79,7 +132,20 @@ class JsonRow(Protocol):
 
 
 def append_rows(path: str | Path, rows: Iterable[JsonRow]) -> None:
-    """Add rows to a JSONL file."""
+    """Add rows to a JSONL file.
+
+    Parameters
+    ----------
+    path : path
+        The file; folders that lack are made.
+    rows : iterable of rows
+        Anything with an `as_dict`.
+
+    Raises
+    ------
+    GeoPatchError
+        When the file cannot be written.
+    """
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +156,23 @@ def append_rows(path: str | Path, rows: Iterable[JsonRow]) -> None:
 
 
 def read_rows(path: str | Path) -> list[Row]:
-    """The rows of a JSONL file; one whose name ends in .gz is packed."""
+    """Read the rows of a JSONL file.
+
+    Parameters
+    ----------
+    path : path
+        The file; one whose name ends in .gz is packed.
+
+    Returns
+    -------
+    list of Row
+        In the order of the file.
+
+    Raises
+    ------
+    DataError
+        When it cannot be read, or a line is no row.
+    """
     try:
         with gzip.open(path) if Path(path).suffix == ".gz" else Path(path).open("rb") as file:
             lines = file.read().decode("utf-8").split("\n")
@@ -112,7 +194,27 @@ def _row(path: str | Path, number: int, line: str) -> Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """Rows that differ only by seed, as one line."""
+    """Rows that differ only by seed, as one line.
+
+    Parameters
+    ----------
+    data, preset, scorer, stress : str
+        What the rows share.
+    seeds : int
+        How many seeds there are.
+    scores : dict of str to float
+        Means over seeds.
+    spread : dict of str to float
+        Standard deviations over seeds.
+    fit_s : float
+        Mean seconds of a training.
+    protocol : str, default="standard"
+        Name of the protocol.
+    per_class : dict, optional
+        Means over seeds by the label of the query.
+    target : str, default="class"
+        What makes a candidate right.
+    """
 
     data: str
     preset: str
@@ -137,7 +239,18 @@ IMBALANCED = 2.0  # the largest class has more than this many times the queries 
 
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:
-    """Mean and spread over seeds, in the order in which the rows first came."""
+    """Mean and spread over seeds.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        Rows of any models and collections.
+
+    Returns
+    -------
+    list of Summary
+        One for rows that differ only by seed, in the order in which they first came.
+    """
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         how = (row.preset, row.scorer, row.stress, row.protocol_digest, row.config_digest)

@@ -159,7 +159,22 @@ ROW_NAMES = {"warped queries": "warp-queries@0.1"}  # what rows called it when t
 
 @dataclass(frozen=True)
 class Stress:
-    """A named stress of a strength. Its digest changes when its meaning does, and is written into every result row."""
+    """A named stress of a strength.
+
+    Its digest changes when its meaning does, and is written into every result row.
+
+    Parameters
+    ----------
+    name : str
+        A key of `KINDS`, which says what it does.
+    strength : float
+        How strong; what it counts depends on the stress. 0 changes nothing.
+
+    Raises
+    ------
+    ConfigError
+        When there is no such stress, or the strength lies outside its range.
+    """
 
     name: str
     strength: float
@@ -171,7 +186,23 @@ class Stress:
 
     @classmethod
     def parse(cls, text: str) -> Stress:
-        """'span-mask' has its default strength, 'span-mask@0.4' another; what a row says can be read as well."""
+        """Read a stress from text.
+
+        Parameters
+        ----------
+        text : str
+            ``"span-mask"`` has its default strength, ``"span-mask@0.4"`` another; what a row says can be read as well.
+
+        Returns
+        -------
+        Stress
+            The checked value.
+
+        Raises
+        ------
+        ConfigError
+            When there is no such stress, or its strength cannot be read.
+        """
         name, at, strength = ROW_NAMES.get(text, text).partition("@")
         one_of("stress", name, tuple(KINDS))
         try:
@@ -188,16 +219,39 @@ class Stress:
 
     @property
     def digest(self) -> str:
+        """Twelve digits that change with the meaning of the stress."""
         name = self.name if self.strength else CLEAN
         text = f"{name}: {KINDS[name].meaning}; strength {self.strength!r}, seed {SEED}"
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def queries(self, signals: Sequence[Signal]) -> list[Signal]:
-        """The windows as they are searched by."""
+        """The queries under this stress.
+
+        Parameters
+        ----------
+        signals : sequence of Signal
+            The queries as they were recorded.
+
+        Returns
+        -------
+        list of Signal
+            The same objects where nothing changes.
+        """
         return self._changed(KINDS[self.name].query, signals)
 
     def gallery(self, signals: Sequence[Signal]) -> list[Signal]:
-        """The windows as they are searched."""
+        """The gallery under this stress.
+
+        Parameters
+        ----------
+        signals : sequence of Signal
+            The windows as they were recorded.
+
+        Returns
+        -------
+        list of Signal
+            The same objects where nothing changes.
+        """
         return self._changed(KINDS[self.name].gallery, signals)
 
     def _changed(self, change: Change, signals: Sequence[Signal]) -> list[Signal]:
@@ -210,11 +264,30 @@ STRESSES = tuple(KINDS)
 
 
 def default_stresses() -> tuple[Stress, ...]:
-    """Clean, and every stress at its default."""
+    """Clean, and every stress at its default.
+
+    Returns
+    -------
+    tuple of Stress
+        Clean first.
+    """
     return tuple(Stress(name, kind.default) for name, kind in KINDS.items())
 
 
 def curve(name: str, strengths: Sequence[float] = ()) -> tuple[Stress, ...]:
-    """A stress over its strengths: those given, or its own, among them 0 and the default."""
+    """A stress over a range of strengths.
+
+    Parameters
+    ----------
+    name : str
+        The stress.
+    strengths : sequence of float, optional
+        The strengths; by default its own, among them 0 and the default.
+
+    Returns
+    -------
+    tuple of Stress
+        One for each strength.
+    """
     one_of("stress", name, STRESSES)
     return tuple(Stress(name, strength) for strength in strengths or KINDS[name].curve)

@@ -24,7 +24,27 @@ PATH_BANDS = 40  # pieces that a path is drawn in
 
 
 def search_hits(query: Signal, ranked: Sequence[Hit], title: str) -> Figure:
-    """A query and the hits of a search, drawn as `hits` draws them; no hit is called right or wrong."""
+    """Draw a query and the hits of a search, as `hits` does; no hit is called right or wrong.
+
+    Parameters
+    ----------
+    query : Signal
+        What was searched by.
+    ranked : sequence of Hit
+        The hits, with their values.
+    title : str
+        What stands above.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    GalleryError
+        When a hit has no values.
+    """
     shown = [Shown(_window(hit), _label(hit), hit.score, True) for hit in ranked]
     return hits(query, f"{round(query.duration_s, 2):g} s", shown, title)
 
@@ -34,6 +54,23 @@ def alignment(query: Signal, hit: Hit) -> Figure:
 
     A patch of the query has a colour by its time, and so has every ribbon that leaves it: where time was warped the
     rainbow is stretched, where patches were reordered it is broken. The denser a ribbon, the more alike its patches.
+
+    Parameters
+    ----------
+    query : Signal
+        What was searched by.
+    hit : Hit
+        The hit, with its values.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    GalleryError
+        When the hit has no values.
     """
     window, explained = _window(hit), hit.explain()
     figure: Figure = pyplot().figure(figsize=(11, 5.4), layout="constrained")

@@ -21,7 +21,15 @@ SUFFIXES = ("png", "svg")
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PNG or SVG, by its ending, and let go of it. The same figure gives the same file."""
+    """Write a figure and close it. The same figure gives the same file.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+    path : path
+        The file; its ending, .png or .svg, says in which form.
+    """
     kind, plt = Path(path).suffix.lstrip("."), pyplot()
     undated = {"Date": None} if kind == "svg" else None
     with atomic_file(Path(path)) as partial, plt.rc_context({"svg.hashsalt": "geopatch"}):
@@ -30,7 +38,25 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def save_all(figure: Figure, stem: str | Path) -> list[Path]:
-    """Write a figure as PNG and as SVG into a folder that is made where it lacks."""
+    """Write a figure as PNG and as SVG, and close it.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+    stem : path
+        The files without their endings; a folder that lacks is made.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    GeoPatchError
+        When the folder cannot be made.
+    """
     stem = Path(stem)
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +69,13 @@ def save_all(figure: Figure, stem: str | Path) -> list[Path]:
 
 
 def check_installed() -> None:
-    """Refuse before the work, not after it, to draw without the library that draws."""
+    """Refuse before the work, not after it, to draw without the library that draws.
+
+    Raises
+    ------
+    MissingExtraError
+        When matplotlib is not installed.
+    """
     pyplot()
 
 

@@ -34,10 +34,24 @@ class CurvePoint:
 
 
 def drop_curves(rows: Sequence[Row]) -> Figure:
-    """R@1 and mAP over the strength of each stress, a line for each scorer: means over collections.
+    """Draw R@1 and mAP over the strength of each stress, a line for each scorer: means over collections.
 
-    The rows are of one preset and one protocol; rows that are not measured under a stress of ours are refused.
     Bands reach from the lowest to the highest seed. A dotted line marks the default strength.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        Rows of one preset and one protocol, measured under stress.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    DataError
+        When the rows are of several presets or protocols, or none is measured under a stress.
     """
     names = _stresses(rows)
     figure: Figure = pyplot().figure(figsize=(max(1.0 + 2.1 * len(names), 6.0), 5.0), layout="constrained")

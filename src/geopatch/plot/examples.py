@@ -29,7 +29,18 @@ TITLES = {
 
 
 def stress_examples(signal: Signal) -> Figure:
-    """A window under each stress at its default strength, over the window as it was recorded."""
+    """Draw a window under each stress at its default strength, over the window as it was recorded.
+
+    Parameters
+    ----------
+    signal : Signal
+        The window.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+    """
     figure: Figure = pyplot().figure(figsize=(11, 5.6), layout="constrained")
     grid = figure.add_gridspec(2, COLUMNS)
     for place, name in enumerate(STRESSES[1:]):

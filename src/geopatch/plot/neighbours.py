@@ -17,7 +17,19 @@ COLUMNS = 3
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A hit as it is drawn."""
+    """A hit as it is drawn.
+
+    Parameters
+    ----------
+    signal : Signal
+        Its values.
+    label : str
+        What stands above it.
+    score : float
+        Its score.
+    right : bool
+        Whether it is drawn as right or as wrong.
+    """
 
     signal: Signal
     label: str
@@ -26,9 +38,25 @@ class Shown:
 
 
 def hits(query: Signal, label: str, shown: Sequence[Shown], title: str, recorded: Signal | None = None) -> Figure:
-    """A query on top and its hits below, each drawn over the query: green where the label is the query's, else red.
+    """Draw a query on top and its hits below, each over the query: green where it is right, else red.
 
-    `recorded` is the query before its time was warped; it stands beside it, dashed.
+    Parameters
+    ----------
+    query : Signal
+        What was searched by.
+    label : str
+        What stands above it.
+    shown : sequence of Shown
+        The hits, best first.
+    title : str
+        What stands above all.
+    recorded : Signal, optional
+        The query before its time was warped; it is drawn dashed.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
     """
     rows = -(-len(shown) // COLUMNS)
     figure: Figure = pyplot().figure(figsize=(11, 2.4 + 1.9 * rows), layout="constrained")
