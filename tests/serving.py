@@ -7,13 +7,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
+import uvicorn
 from starlette.testclient import TestClient
 
 from geopatch.config import ModelConfig, TrainConfig
@@ -21,8 +25,9 @@ from geopatch.data.sample import ecg_windows
 from geopatch.engines import Metadata
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.server import Settings
+from geopatch.server import Limits, Settings
 from geopatch.server.app import create_app
+from geopatch.server.connections import limited_protocol
 
 TOKEN, WRITE_TOKEN = "read-" + "r" * 20, "write-" + "w" * 20
 READER, WRITER = {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"Bearer {WRITE_TOKEN}"}
@@ -35,7 +40,8 @@ def make_place(folder: Path) -> Path:
     chosen = windows.subset(np.asarray([signal.start_s < 12 for signal in windows.signals]))
     config = ModelConfig(width=16, embedding=8, layers=1, heads=1)
     train = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=8)
-    model = GeoPatch(model=config, train=train, device="cpu").fit(chosen.signals, chosen.labels)
+    unnamed = [replace(signal, channels=()) for signal in chosen.signals]  # the second leads differ between records
+    model = GeoPatch(model=config, train=train, device="cpu").fit(unnamed, chosen.labels)
     model.save(folder / "model")
     assert chosen.labels is not None
     rows: list[Metadata] = [
@@ -43,7 +49,7 @@ def make_place(folder: Path) -> Path:
         for signal, label in zip(chosen.signals, chosen.labels, strict=True)
     ]
     with Gallery.create(folder / "gallery", model) as made:
-        made.add(chosen.signals, metadata=rows)
+        made.add(unnamed, metadata=rows)
     return folder
 
 
@@ -112,3 +118,29 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+class limited_server:  # noqa: N801
+    """A real server in a thread, where a limit has to be short."""
+
+    def __init__(self, place: Path, **limits: Any) -> None:
+        self.place, self.limits = place, Limits(**limits)
+
+    def __enter__(self) -> tuple[httpx.Client, int]:
+        self.inside = client_of(self.place, Settings(limits=self.limits))
+        app: Any = self.inside.__enter__().app
+        http = limited_protocol(self.limits, app.metrics)
+        config = uvicorn.Config(app, port=0, lifespan="off", log_level="error", http=http, ws="none")
+        listening = config.bind_socket()
+        self.port = int(listening.getsockname()[1])
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]})
+        self.thread.start()
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20)
+        return self.client, self.port
+
+    def __exit__(self, *error: object) -> None:
+        self.client.close()
+        self.server.should_exit = True
+        self.thread.join()
+        self.inside.__exit__(None, None, None)

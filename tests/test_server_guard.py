@@ -11,15 +11,13 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import READER, TOKEN, WRITE_TOKEN, WRITER, client_of, make_place, server_of
+from serving import READER, TOKEN, WRITE_TOKEN, WRITER, client_of, limited_server, make_place, server_of
 from starlette.testclient import TestClient
 
 from geopatch.cli import main
 from geopatch.errors import ConfigError
 from geopatch.server import Limits, Settings
-from geopatch.server.connections import limited_protocol
 from geopatch.server.guard import HEADERS, READING
-from geopatch.server.metrics import Metrics
 from geopatch.server.refusal import RefusedError
 from geopatch.server.service import Batcher
 from geopatch.server.settings import is_loopback
@@ -84,16 +82,13 @@ def test_every_route_that_writes_is_behind_the_write_token(open_client: TestClie
 
 
 def test_with_a_token_nothing_is_read_without_it(closed_client: TestClient) -> None:
-    for headers in (
-        {},
-        {"Authorization": f"Bearer {TOKEN[:-1]}"},
-        {"Authorization": "Bearer "},
-        {"Authorization": "Basic x"},
-    ):
+    wrong = (f"Bearer {TOKEN[:-1]}", "Bearer ", "Basic x")
+    for n, headers in enumerate(({}, *({"Authorization": text} for text in wrong))):
+        stranger = TestClient(closed_client.app, base_url="http://127.0.0.1", client=(f"192.0.2.{n}", 1))
         for path in READS:
-            assert closed_client.get(path, headers=headers).status_code == 401, path
+            assert stranger.get(path, headers=headers).status_code == 401, path
         for path in READING:
-            assert closed_client.post(path, json=SEARCH, headers=headers).status_code == 401, path
+            assert stranger.post(path, json=SEARCH, headers=headers).status_code == 401, path
     for headers in (READER, WRITER):
         assert closed_client.get("/api/info", headers=headers).status_code == 200
         assert closed_client.post("/api/search", json=SEARCH, headers=headers).status_code == 200
@@ -202,7 +197,7 @@ def test_large_bodies_are_refused(place: Path) -> None:
 
 def test_a_slow_body_is_refused(place: Path) -> None:
     with (
-        server_of_limits(place, body_s=0.3) as (client, port),
+        limited_server(place, body_s=0.3) as (client, port),
         socket.create_connection(("127.0.0.1", port), 5) as wire,
     ):
         wire.sendall(b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
@@ -225,7 +220,7 @@ def healthy(wire: socket.socket) -> bytes:
 @pytest.mark.parametrize("sent", [b"", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "])
 def test_who_does_not_ask_is_hung_up_on(place: Path, sent: bytes) -> None:
     with (
-        server_of_limits(place, head_s=0.3) as (_, port),
+        limited_server(place, head_s=0.3) as (_, port),
         socket.create_connection(("127.0.0.1", port), 5) as wire,
         socket.create_connection(("127.0.0.1", port), 5) as other,
     ):
@@ -237,34 +232,6 @@ def test_who_does_not_ask_is_hung_up_on(place: Path, sent: bytes) -> None:
         other.sendall(sent)  # but a later head has no more time than the first
         if sent:
             assert other.recv(100) == b""
-
-
-class server_of_limits:  # noqa: N801
-    """A real server in a thread, where a limit has to be short."""
-
-    def __init__(self, place: Path, **limits: Any) -> None:
-        self.place, self.limits = place, Limits(**limits)
-
-    def __enter__(self) -> tuple[httpx.Client, int]:
-        import uvicorn
-
-        self.inside = client_of(self.place, Settings(limits=self.limits))
-        app = self.inside.__enter__().app
-        http = limited_protocol(self.limits, Metrics())
-        config = uvicorn.Config(app, port=0, lifespan="off", log_level="error", http=http, ws="none")
-        listening = config.bind_socket()
-        self.port = int(listening.getsockname()[1])
-        self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]})
-        self.thread.start()
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20)
-        return self.client, self.port
-
-    def __exit__(self, *error: object) -> None:
-        self.client.close()
-        self.server.should_exit = True
-        self.thread.join()
-        self.inside.__exit__(None, None, None)
 
 
 class Ready:

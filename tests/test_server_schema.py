@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from schemathesis.specs.openapi.checks import (
 )
 from serving import WRITE_TOKEN, client_of, make_place
 
+from geopatch.scoring import scorer_names
+from geopatch.search import SearchOptions
 from geopatch.server import Settings
+from geopatch.server.schema import SearchIn
 
 EXAMPLES = int(os.environ.get("GEOPATCH_EXAMPLES", "8"))
 CHECKS = [
@@ -49,3 +53,20 @@ def _check(operation: Any) -> None:
         case.call_and_validate(checks=CHECKS, headers=HOME)
 
     sent()
+
+
+def test_the_options_of_a_search_are_those_of_python() -> None:
+    properties = SearchIn.model_json_schema()["properties"]
+    assert set(properties) - {"query", "explain"} == {item.name for item in fields(SearchOptions)}
+    for item in fields(SearchOptions):
+        assert properties[item.name]["description"] == item.metadata["help"]
+        if item.name != "windows":  # values make an answer a hundred times larger
+            assert properties[item.name]["default"] == item.default
+    assert properties["scorer"]["enum"] == list(scorer_names())
+
+
+def test_every_route_says_what_it_does(tmp_path: Path) -> None:
+    with client_of(make_place(tmp_path)) as client:
+        paths = client.get("/api/openapi.json").json()["paths"]
+    operations = [operation for methods in paths.values() for operation in methods.values()]
+    assert all(len(operation["description"]) > 15 for operation in operations)

@@ -59,6 +59,49 @@ def test_added_windows_are_found_and_removed_ones_are_not(client: TestClient) ->
     assert client.get("/api/window", params={"id": "new 1"}).status_code == 200
 
 
+def test_an_id_that_is_there_is_an_error_unless_the_request_says_otherwise(client: TestClient) -> None:
+    def add(*windows: dict[str, object], **options: str) -> httpx.Response:
+        body = {"windows": list(windows), **options}
+        return client.post("/api/windows", json=body, headers=WRITER)  # type: ignore[return-value]
+
+    def value(id: str) -> float:
+        return float(client.get("/api/window", params={"id": id}).json()["window"]["values"][0][0])
+
+    assert add(window(1)).status_code == 200
+    other = {**window(7), "id": "new 1"}
+    refused = add(window(2), other)
+    assert (refused.status_code, "'new 1' already" in refused.json()["detail"]) == (409, True)
+    assert client.get("/api/window", params={"id": "new 2"}).status_code == 404  # all or none
+    before = value("new 1")
+    skipped = add(window(2), other, existing="skip")
+    assert skipped.json() == {"written": 1, "ids": ["new 2"], "skipped": ["new 1"]}
+    assert value("new 1") == before
+    replaced = add(other, existing="replace")
+    assert replaced.json() == {"written": 1, "ids": ["new 1"], "skipped": []}
+    assert value("new 1") != before
+    assert add(other, existing="maybe").status_code == 422
+    twice = add({**window(3), "id": "same"}, {**window(4), "id": "same"})
+    assert (twice.status_code, "'same'" in twice.json()["detail"]) == (422, True)
+
+
+def test_a_recording_that_is_there_is_an_error_unless_the_request_says_otherwise(client: TestClient) -> None:
+    file = {"file": ("walk.csv", "\n".join(f"{n % 9},{n % 7}" for n in range(1024)).encode())}
+    sent = {"record": "walk", "rate_hz": "128"}
+    statuses = [
+        client.post("/api/windows/file", files=file, data={**sent, **options}, headers=WRITER).status_code
+        for options in ({}, {}, {"existing": "skip"}, {"existing": "replace"}, {"existing": "maybe"})
+    ]
+    assert statuses == [200, 409, 200, 200, 422]
+
+
+def test_ids_that_are_not_there_are_named(client: TestClient) -> None:
+    body = {"ids": ["nowhere", "119@3s", "nobody", "nowhere"]}
+    answer = client.request("DELETE", "/api/windows", json=body, headers=WRITER)
+    assert answer.json() == {"removed": 1, "missing": ["nowhere", "nobody"]}
+    again = client.request("DELETE", "/api/windows", json={"ids": ["119@3s"]}, headers=WRITER)
+    assert (again.status_code, again.json()) == (200, {"removed": 0, "missing": ["119@3s"]})
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [

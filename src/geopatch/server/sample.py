@@ -1,4 +1,4 @@
-"""A gallery to look at: the built-in ECG, encoded by a model that is trained on part of it."""
+"""The gallery of the demo: the built-in ECG, encoded by a model that is trained on part of it."""
 
 from __future__ import annotations
 

@@ -186,7 +186,12 @@ class StrictRoute(APIRoute):
             _check_names("query parameter", request.query_params.multi_items(), parameters)
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind in FORMS:
-                _check_names("form field", (await request.form()).multi_items(), fields)
+                form = await request.form()
+                try:
+                    _check_names("form field", form.multi_items(), fields)
+                except RefusedError:
+                    await form.close()
+                    raise
             return await handler(request)
 
         return handle
