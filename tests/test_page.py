@@ -6,8 +6,9 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,11 @@ import pytest
 from serving import TOKEN, Server, make_place, server_of
 
 from geopatch.data.sample import mitdb_minutes
+from geopatch.gallery import Gallery
+from geopatch.signal import Signal
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 PHONE = {"width": 390, "height": 844}
@@ -57,17 +60,30 @@ def browser() -> Iterator[Any]:
         running.close()
 
 
+@contextmanager
+def new_page(browser: Any, **options: Any) -> Iterator[Page]:
+    """A page in a context of its own, on which no error may go unseen."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(30_000)
+    made = context.new_page()
+    errors: list[str] = []
+    made.on("pageerror", lambda error: errors.append(str(error)))
+    made.on("console", lambda line: errors.append(line.text) if "Content Security" in line.text else None)
+    yield made
+    context.close()
+    assert errors == []
+
+
 @pytest.fixture
 def page(browser: Any) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(30_000)
-    opened = context.new_page()
-    wrong: list[str] = []
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on("console", lambda said: wrong.append(said.text) if "Content Security" in said.text else None)
-    yield opened
-    context.close()
-    assert wrong == []
+    with new_page(browser, viewport={"width": 1280, "height": 900}) as made:
+        yield made
+
+
+@pytest.fixture
+def phone(browser: Any) -> Iterator[Page]:
+    with new_page(browser, viewport=PHONE, has_touch=True, is_mobile=True) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -278,3 +294,229 @@ def test_the_pictures_are_of_the_values(page: Page, server: Server) -> None:
     points = [np.asarray(re.findall(r"-?[\d.]+", line), dtype=float) for line in lines]
     assert [len(line) for line in points] == [512, 512]
     assert not np.array_equal(points[0], points[1])
+
+
+def selected(page: Page, plot: str) -> list[float]:
+    """Where the selection of a plot starts and stops, in shares of the plot's width."""
+    over, select = (page.locator(f"{plot} {part}").bounding_box() for part in (".u-over", ".u-select"))
+    assert over is not None
+    assert select is not None
+    return [(edge - over["x"]) / over["width"] for edge in (select["x"], select["x"] + select["width"])]
+
+
+def assert_mark_is_drawn(page: Page) -> None:
+    """The first 2 of the visible 12 s are marked on the plot, and these 12 s on the overview."""
+    page.wait_for_timeout(200)
+    assert selected(page, "#plot") == pytest.approx([0, 2 / 12], abs=0.01)
+    assert selected(page, "#overview") == pytest.approx([0, 12 / 13], abs=0.01)
+
+
+def test_the_mark_is_drawn_on_every_record_and_in_every_theme(page: Page, server: Server) -> None:
+    opened(page, server)
+    for name in ("100", "106", "119"):
+        page.click(f"#records li:has-text('{name}')")
+        page.wait_for_selector(f"#query-summary:has-text('record {name}')")
+        assert_mark_is_drawn(page)
+    for _ in range(2):
+        page.click("#theme")
+        assert_mark_is_drawn(page)
+    page.set_viewport_size({"width": 1000, "height": 800})
+    assert_mark_is_drawn(page)
+
+
+def test_hits_of_an_older_mark_cannot_be_chosen(page: Page, server: Server) -> None:
+    opened(page, server, "#record=119&start=2&stop=4")
+    hits(page)
+    page.locator("#hits .hit").first.click()
+    page.wait_for_selector("#match .figure")
+    explained: list[str] = []
+    page.on("request", lambda request: explained.append(request.url) if "/api/explain" in request.url else None)
+    page.fill("#start", "7")
+    page.fill("#stop", "9")
+    page.locator("#stop").blur()
+    assert page.evaluate("document.querySelector('#hits').inert")
+    assert page.locator("#match").count() == 0
+    assert "search again" in page.inner_text("#took")
+    assert page.is_disabled("#link")
+    box = page.locator("#hits .hit").nth(4).bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + 20, box["y"] + 20)
+    page.wait_for_timeout(300)
+    assert explained == []
+    assert page.is_hidden("#problem")
+    page.click("#search")
+    hits(page)
+    assert not page.evaluate("document.querySelector('#hits').inert")
+    page.locator("#hits .hit").last.click()
+    page.wait_for_selector("#match .figure")
+    assert page.is_hidden("#problem")
+
+
+def hold(page: Page, pattern: str) -> Callable[[], None]:
+    """Keep the answer to the next request until the returned function is called."""
+    held: list[Route] = []
+    page.route(pattern, lambda route: held.append(route), times=1)
+
+    def release() -> None:
+        assert len(held) == 1
+        with suppress(playwright_api.Error):  # the page may have given it up
+            held[0].continue_()
+        page.wait_for_timeout(700)
+
+    return release
+
+
+def test_a_late_answer_is_dropped(page: Page, server: Server) -> None:
+    opened(page, server, "#record=119&start=2&stop=4")
+    hits(page)
+    release = hold(page, "**/api/search")
+    page.click("#search")
+    page.fill("#start", "7")
+    page.fill("#stop", "9")
+    page.locator("#stop").blur()
+    release()
+    assert page.locator("#hits .hit").count() == 0
+    assert page.locator("#hits .ghost").count() == 0
+    assert "search again" in page.inner_text("#took")
+    release = hold(page, "**/api/record?name=100*")
+    page.click("#records li:has-text('100')")
+    page.click("#records li:has-text('208')")
+    page.wait_for_selector("#query-summary:has-text('record 208')")
+    release()
+    assert "record 208" in page.inner_text("#query-summary")
+    assert page.is_hidden("#problem")
+
+
+@pytest.fixture(scope="module")
+def long_server(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A gallery with one more record: 12,070 windows of a quarter of a second."""
+    copy = tmp_path_factory.mktemp("long")
+    shutil.copytree(place, copy, dirs_exist_ok=True)
+    with Gallery.open(copy / "gallery") as gallery:
+        encoded = next(gallery.scan())
+        for part in range(170):
+            numbers = np.arange(len(encoded)) + part * len(encoded)
+            gallery.add(
+                replace(
+                    encoded,
+                    ids=tuple(f"long@{n}" for n in numbers),
+                    records=("long",) * len(numbers),
+                    start_s=numbers / 4,
+                    stop_s=(numbers + 1) / 4,
+                    windows=tuple(quarter_second(int(n)) for n in numbers),
+                )
+            )
+    with server_of(copy) as running:
+        yield running
+
+
+def quarter_second(n: int) -> Signal:
+    t = np.arange(n * 32, n * 32 + 32) / 128
+    values = np.stack([np.sin(2 * np.pi * t) * (1 + 0.5 * np.sin(t / 100)), np.cos(5 * t)], axis=1)
+    return Signal(values.astype(np.float32), f"long@{n}", 128.0, ("MLII", "V1"), "long", n / 4)
+
+
+def test_a_long_record_opens_with_detail_where_one_looks(page: Page, long_server: Server) -> None:
+    opened(page, long_server)
+    sizes: list[int] = []
+    page.on("response", lambda answer: sizes.append(len(answer.body())) if "/api/record?" in answer.url else None)
+    page.click("#records li:has-text('long')")
+    page.wait_for_selector("#query-summary:has-text('3017.5 s at 128 Hz')")
+    page.wait_for_selector("#plot[data-bucket='1']")  # 12 s are shown
+    page.mouse.wheel(0, -2000)
+    box = page.locator("#overview .u-over").bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + 20)
+    page.wait_for_selector("#plot:not([data-bucket='1'])")
+    page.wait_for_selector("#plot[data-bucket='1']")
+    middle = page.locator("#plot .u-over").bounding_box()
+    assert middle is not None
+    page.mouse.click(middle["x"] + middle["width"] / 2, middle["y"] + 40)
+    assert float(page.input_value("#start")) == pytest.approx(3017.5 * 0.9 - 1, abs=5)
+    for _ in range(12):
+        page.click("#zoom-out")
+    page.wait_for_selector("#plot:not([data-bucket='1'])")
+    page.click("#search")
+    assert len(hits(page)) == 12
+    assert max(sizes) < 400_000
+
+
+def touch(page: Page, *points: tuple[float, float]) -> None:
+    """One finger down at the first point, over the others, and up."""
+    session = page.context.new_cdp_session(page)
+    for n, (x, y) in enumerate(points):
+        kind = "touchMove" if n else "touchStart"
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y}]})
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def test_a_finger_marks_a_span(phone: Page, server: Server) -> None:
+    opened(phone, server, "#record=119&start=2&stop=4")
+    hits(phone)
+    phone.locator("#plot").scroll_into_view_if_needed()
+    box = phone.locator("#plot .u-over").bounding_box()
+    assert box is not None
+    view = 12.0
+    first = float(phone.input_value("#start")) - selected(phone, "#plot")[0] * view
+    xs = [box["x"] + box["width"] * share for share in (0.5, 0.55, 0.6, 0.7, 0.75)]
+    touch(phone, *((x, box["y"] + 50) for x in xs))
+    assert float(phone.input_value("#start")) == pytest.approx(first + 0.5 * view, abs=0.3)
+    assert float(phone.input_value("#stop")) == pytest.approx(first + 0.75 * view, abs=0.3)
+    assert selected(phone, "#plot") == pytest.approx([0.5, 0.75], abs=0.03)
+    mark = [phone.input_value(name) for name in ("#start", "#stop")]
+    touch(phone, *((xs[0], box["y"] + down) for down in (120, 100, 70, 30, 0)))  # a swipe scrolls
+    assert [phone.input_value(name) for name in ("#start", "#stop")] == mark
+    low = phone.locator("#overview .u-over").bounding_box()
+    assert low is not None
+    touch(phone, *((low["x"] + low["width"] * share, low["y"] + 20) for share in (0.1, 0.3, 0.5)))
+    assert selected(phone, "#overview") == pytest.approx([0.1, 0.5], abs=0.05)
+
+
+def test_a_pen_marks_a_span(page: Page, server: Server) -> None:
+    opened(page, server, "#record=119&start=2&stop=4")
+    hits(page)
+    box = page.locator("#plot .u-over").bounding_box()
+    assert box is not None
+    session = page.context.new_cdp_session(page)
+    for kind, share, buttons in (("mousePressed", 0.5, 1), ("mouseMoved", 0.6, 1), ("mouseReleased", 0.75, 0)):
+        event = {"x": box["x"] + box["width"] * share, "y": box["y"] + 50, "button": "left", "buttons": buttons}
+        session.send("Input.dispatchMouseEvent", {"type": kind, **event, "clickCount": 1, "pointerType": "pen"})
+    assert selected(page, "#plot")[0] == pytest.approx(0.5, abs=0.02)
+    assert selected(page, "#plot")[1] > 0.59
+
+
+def test_times_are_samples_where_the_rate_is_not_known(page: Page, server: Server, tmp_path: Path) -> None:
+    def without_rate(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "rate_hz": None, "window_s": 256.0})
+
+    page.route("**/api/info", without_rate)
+    table = tmp_path / "plain.csv"
+    values = np.sin(np.arange(1536) / 9)
+    table.write_text("MLII,V1\n" + "\n".join(f"{value:.4f},{-value:.4f}" for value in values))
+    opened(page, server)
+    assert page.inner_text("#gallery-summary") == "71 windows of 256 samples, 2 channels"
+    assert "Minimum gap, samples" in page.inner_text("#settings")
+    drop(page, table)
+    assert page.inner_text("#query-summary") == "plain · 1536 samples"
+    assert page.locator(".query-unit").all_inner_texts() == ["samples", "samples"]
+    assert [page.input_value(name) for name in ("#start", "#stop")] == ["0", "256"]
+    with page.expect_request("**/api/search") as sent:
+        page.click("#search")
+    signal = sent.value.post_data_json["query"]["signal"]
+    assert (signal["rate_hz"], len(signal["values"])) == (None, 256)
+    assert len(hits(page)) == 12
+
+
+def test_channels_are_sent_by_name_and_a_refusal_is_readable(page: Page, server: Server, beat: Path) -> None:
+    detail = "signal 'beat' has the channels MLII, V1; expected V5, MLII: rename its channels"
+    page.route("**/api/search", lambda route: route.fulfill(status=422, json={"detail": detail}))
+    opened(page, server)
+    drop(page, beat)
+    with page.expect_request("**/api/search") as sent:
+        page.click("#search")
+    assert sent.value.post_data_json["query"]["signal"]["channels"] == ["MLII", "V1"]
+    page.wait_for_selector("#problem:not([hidden])")
+    lines = page.inner_text("#problem span").splitlines()
+    assert lines == ["signal 'beat' has the channels MLII, V1;", "expected V5, MLII: rename its channels"]
+    assert page.locator("#hits .ghost").count() == 0

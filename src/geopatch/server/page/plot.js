@@ -3,7 +3,7 @@
 
 import { clock } from "/page/draw.js";
 
-const CLICK_PX = 4, DETAIL_DELAY_MS = 120;
+const CLICK_PX = 4, DETAIL_DELAY_MS = 120, LABEL_PX = 44;
 
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
@@ -110,14 +110,19 @@ export class QueryPlot {
     }))];
     const axis = { stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui", size: 28 };
     const shared = { legend: { show: false }, padding: [4, 0, 0, 0] };
-    const still = { x: false, y: false, setScale: false };
-    const suffix = this.signal.rate_hz ? " s" : "";
+    const none = () => null; // what uPlot does with a mouse button, `onDrag` does for every pointer
+    const bind = { mousedown: none, mouseup: none, dblclick: none };
+    const suffix = this.signal.rate_hz === null ? "" : " s";
+    const label = tick => { // none where it would be cut off at an edge
+      const [low, high] = this.view, margin = LABEL_PX / 2 / this.place.clientWidth * (high - low);
+      return tick < low + margin || tick > high - margin ? "" : `${+tick.toFixed(4)}${suffix}`;
+    };
     this.main = new uPlot({
       ...shared, series: lines(1.4),
       width: this.place.clientWidth, height: this.place.clientHeight,
       scales: { x: { time: false, range: () => this.view }, y: { range: [0, 1] } },
-      axes: [{ ...axis, values: (_, ticks) => ticks.map(tick => `${+tick.toFixed(4)}${suffix}`) }, { show: false }],
-      cursor: { y: false, points: { show: false }, drag: still },
+      axes: [{ ...axis, values: (_, ticks) => ticks.map(label) }, { show: false }],
+      cursor: { y: false, points: { show: false }, bind },
       hooks: { draw: [plot => this.select(plot, this.span)] },
     }, this.data, this.place);
     this.overview = new uPlot({
@@ -125,7 +130,7 @@ export class QueryPlot {
       width: this.below.clientWidth, height: this.below.clientHeight,
       scales: { x: { time: false, range: [this.first, this.last] }, y: { range: [0, 1] } },
       axes: [{ show: false }, { show: false }],
-      cursor: { show: false, drag: still },
+      cursor: { show: false, bind },
       hooks: { draw: [plot => this.select(plot, this.view)] },
     }, this.data, this.below);
     this.listen(this.main, this.overview);
@@ -187,6 +192,7 @@ export class QueryPlot {
     const detailed = this.detail && this.detail.start_s <= this.view[0] && this.view[1] <= this.detail.stop_s;
     const data = detailed ? this.detail.data : this.data;
     if (this.main.data !== data) this.main.setData(data, false);
+    this.place.dataset.bucket = detailed ? this.detail.bucket : this.signal.bucket;
     this.main.setScale("x", { min: this.view[0], max: this.view[1] });
     this.overview.redraw(false);
     this.fetchDetail(detailed);
