@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.config import TrainConfig
 from geopatch.data.physionet import DS1, DS2, read_wfdb
 from geopatch.data.recording import cut_windows
 from geopatch.data.sample import ecg_windows
 from geopatch.engines import About, Entries, Widths
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.train import TrainConfig
 
 WIDTHS = Widths(embedding=128, patches=16, token=64)
 ABOUT = About("benchmark", WIDTHS, patch_length=16, rate_hz=128.0, length=256)

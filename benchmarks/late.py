@@ -6,7 +6,8 @@ import time
 
 import numpy as np
 
-from geopatch.search.late import late_scores, one_thread
+from geopatch.scoring import SCORERS
+from geopatch.search.ranking import one_thread
 
 CANDIDATES, SHORTLIST, PATCHES, WIDTH, REPEATS = 20_000, 50, 16, 64, 3_000
 
@@ -23,7 +24,7 @@ def main() -> None:
             rows = rng.integers(0, CANDIDATES, SHORTLIST)
             started = time.perf_counter()
             with one_thread():
-                late_scores(scorer, cosine, tokens[0], valid[0], tokens[rows], valid[rows])
+                SCORERS[scorer].score(cosine, tokens[0], valid[0], tokens[rows], valid[rows])
             times.append((time.perf_counter() - started) * 1e6)
         middle, late = np.percentile(times, [50, 99])
         print(f"{scorer:7s} p50 {middle:4.0f} us  p99 {late:4.0f} us")

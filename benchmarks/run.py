@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from geopatch.model import PRESETS, Encoder, ModelConfig
+from geopatch.config import PRESETS, ModelConfig, TrainConfig
+from geopatch.model import Encoder
 from geopatch.patches import WindowBatch, stack
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 from geopatch.train.objective import Objective
 from geopatch.train.stepper import Stepper
 

@@ -28,13 +28,12 @@ import torch
 from gallery import batches, unit
 from threadpoolctl import threadpool_limits
 
+from geopatch.config import TrainConfig
 from geopatch.data.sample import ecg_windows
 from geopatch.engines.about import about_model
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.search import search_batch
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 
 CLIENTS, SHARE, TOGETHER, K = 64, 0.7, 32, 10
 WARM_S, CEILING_S, ALONE_S = 10.0, 10.0, 5.0
@@ -81,14 +80,14 @@ class Ceiling:
         model = GeoPatch.load(folder / "model", device="cpu")
         self.gallery, self.queries = Gallery.open(folder / "gallery", model=model, read_only=True), queries
         self.rates: list[float] = []
-        search_batch(self.gallery, queries[:TOGETHER], K)
+        self.gallery.search_batch(queries[:TOGETHER], K)
 
     def measure(self, seconds: float) -> float:
         done, start = 0, time.perf_counter()
         with threadpool_limits(1):
             while time.perf_counter() - start < seconds:
                 asked = [self.queries[(done + n) % len(self.queries)] for n in range(TOGETHER)]
-                search_batch(self.gallery, asked, K)
+                self.gallery.search_batch(asked, K)
                 done += TOGETHER
         self.rates.append(done / (time.perf_counter() - start))
         return self.rates[-1]

@@ -20,11 +20,10 @@ from typing import Any
 
 from side_by_side import add_flags, side_by_side
 
+from geopatch.config import PRESETS, TrainConfig
 from geopatch.data import load_split
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Row, append_rows, evaluate, read_rows, train
-from geopatch.model import PRESETS
-from geopatch.train import TrainConfig
 from geopatch_lab.baselines.choice import FOLDS, folds
 
 
@@ -53,7 +52,7 @@ def run(job: Job, root: Path, device: str) -> list[Row]:
     training = replace(TrainConfig(), **settings.get("train", {}))
     whole = load_split(job.data, root)[0]
     kept, asked = list(folds(whole, most=len(whole)))[job.fold]
-    trained = train(kept, GeoPatch(model=model, train=training, seed=job.seed, device=device), job.variant)
+    trained = train(kept, GeoPatch(model=model, train=training, random_state=job.seed, device=device), job.variant)
     return [replace(row, data=f"{job.data} fold {job.fold}") for row in evaluate(trained, asked)]
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from side_by_side import add_flags, side_by_side
 
+from geopatch.config import PRESETS
 from geopatch.data.cache import Cache
 from geopatch.data.collection import Collection
 from geopatch.errors import ConfigError
@@ -25,7 +26,6 @@ from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Row, append_rows, evaluate, train
 from geopatch.evaluate.retrieval import Trained
 from geopatch.evaluate.task import check_sense, thinned
-from geopatch.model import PRESETS
 from geopatch.protocol import MEANING, Protocol
 
 SCORERS = ("cosine", "maxsim", "fused", "bridge")
@@ -60,7 +60,7 @@ def jobs(seeds: int) -> Iterator[Job]:
 
 def trained_on(collection: Collection, job: Job, device: str) -> Trained:
     model = replace(PRESETS["default"], geometry_source=job.geometry)
-    return train(collection, GeoPatch(model=model, seed=job.seed, device=device), job.preset)
+    return train(collection, GeoPatch(model=model, random_state=job.seed, device=device), job.preset)
 
 
 def split_rows(job: Job, cache: Path, device: str) -> Iterator[Row]:

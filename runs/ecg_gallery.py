@@ -37,10 +37,9 @@ from geopatch.evaluate.rows import versions
 from geopatch.gallery import Gallery
 from geopatch.protocol import Protocol
 from geopatch.search.candidates import shortlists
-from geopatch.search.plan import Plan
-from geopatch.search.query import ask
+from geopatch.search.options import SearchOptions
+from geopatch.search.query import at_tempos, encode_queries
 from geopatch.search.ranking import rank
-from geopatch.search.tempo import as_it_is, at_tempos
 from geopatch.signal import Signal
 from geopatch.warp import warped
 
@@ -95,17 +94,17 @@ def first_hits(
     gallery: Gallery, queries: Sequence[Signal], protocol: Protocol, scorers: Sequence[str], *, tempos: bool
 ) -> dict[str, list[str]]:
     """The class of each query's first hit by each scorer; what the scorers share is fetched once."""
-    plans = [Plan(1, scorer, protocol=protocol, tempos=tempos) for scorer in scorers]
+    searches = [SearchOptions(1, scorer, protocol=protocol, tempos=tempos) for scorer in scorers]
     assert gallery.model is not None
     found: dict[str, list[str]] = {scorer: [] for scorer in scorers}
     for start in range(0, len(queries), CHUNK):
-        given = ask(gallery, queries[start : start + CHUNK], gallery.model)
-        asked = at_tempos(gallery, given, gallery.model) if tempos else as_it_is(given)
-        for query, near in zip(asked, shortlists(gallery, asked, plans[0]), strict=True):
+        encoded = encode_queries(gallery, queries[start : start + CHUNK], gallery.model)
+        encoded = at_tempos(gallery, encoded, gallery.model) if tempos else encoded
+        for query, near in zip(encoded, shortlists(gallery, encoded, searches[0]), strict=True):
             entries = gallery.fetch(near.ids, with_windows="dtw" in scorers)
-            for plan in plans:
-                ranking = rank(query, near, entries, plan, gallery.model.encoder_)
-                found[plan.scorer].append(str(entries.metadata[ranking.rows[0]]["beat"]))
+            for options in searches:
+                ranking = rank(query, near, entries, options, gallery.model.encoder_)
+                found[options.scorer].append(str(entries.metadata[ranking.rows[0]]["beat"]))
     return found
 
 

@@ -37,7 +37,7 @@ def measure_rival(name: str, arguments: argparse.Namespace) -> None:
 
 def measure(target: str, seed: int, arguments: argparse.Namespace) -> None:
     windows = Cache(arguments.cache / "arctic")
-    estimator = GeoPatch(seed=seed, device=arguments.device)
+    estimator = GeoPatch(random_state=seed, device=arguments.device)
     trained = train(windows.windows("train").collection(target), estimator, "default")
     test = windows.windows("test").collection(target)
     append_rows(arguments.rows, evaluate(trained, test, target=target, scorers=SCORERS))

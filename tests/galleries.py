@@ -16,8 +16,10 @@ from geopatch.gallery import Gallery
 from geopatch.signal import Signal
 
 WIDTHS = Widths(embedding=12, patches=4, token=6)
-ABOUT = About(encoder="0123456789abcdef", widths=WIDTHS, patch_length=8, rate_hz=16.0, length=32)
+ABOUT = About("0123456789abcdef", WIDTHS, patch_length=8, rate_hz=16.0, length=32)
+CHANNELS = ((), ("I", "II"))
 COLUMNS = ("embedding", "tokens", "valid", "patch_s", "start_s", "stop_s")
+TUPLES = ("encoder", "ids", "records", "metadata", "channels")
 ENGINES = ("exact", "embedded", "postgresql")
 
 
@@ -73,19 +75,20 @@ def entries_of(ids: list[str], seed: int = 0, *, keep_windows: bool = True) -> E
         start_s + 2.0,
         tuple(metadata_of(int(draw.integers(0, 200))) for _ in ids),
         tuple(_window(id, draw) if keep_windows and n % 3 else None for n, id in enumerate(ids)),
+        tuple(CHANNELS[n % 4 > 0] for n in range(count)),  # also of windows that are not kept
     )
 
 
 def _window(id: str, draw: np.random.Generator) -> Signal:
     values = draw.normal(size=(32, 2)).astype(np.float32)
     values[3:5, 1] = np.nan
-    return Signal(values, id=id, rate_hz=16.0, channels=("I", "II"), record="r", start_s=0.1)
+    return Signal(values, id, 16.0, ("I", "II"), record="r", start_s=0.1, anchors=np.asarray([-2.5, 0.0, 31 / 7]))
 
 
 def same(first: Entries, second: Entries) -> bool:
     """Every column, to the last bit."""
     columns = all(np.array_equal(getattr(first, name), getattr(second, name)) for name in COLUMNS)
-    told = all(getattr(first, name) == getattr(second, name) for name in ("encoder", "ids", "records", "metadata"))
+    told = all(getattr(first, name) == getattr(second, name) for name in TUPLES)
     windows = zip(first.windows, second.windows, strict=True)
     return columns and told and all(_same_window(*pair) for pair in windows)
 
@@ -94,9 +97,9 @@ def _same_window(first: Signal | None, second: Signal | None) -> bool:
     if first is None or second is None:
         return first is second
     about = ("id", "rate_hz", "channels", "record", "start_s")
-    return all(getattr(first, name) == getattr(second, name) for name in about) and np.array_equal(
-        first.values, second.values, equal_nan=True
-    )
+    named = all(getattr(first, name) == getattr(second, name) for name in about)
+    anchors = [np.zeros(0) if one.anchors is None else one.anchors for one in (first, second)]
+    return named and np.array_equal(*anchors) and np.array_equal(first.values, second.values, equal_nan=True)
 
 
 def everything(gallery: Gallery) -> dict[str, Entries]:

@@ -16,14 +16,13 @@ import httpx
 import numpy as np
 from starlette.testclient import TestClient
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.sample import ecg_windows
 from geopatch.engines import Metadata
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.model import ModelConfig
 from geopatch.server import Settings
 from geopatch.server.app import create_app
-from geopatch.train import TrainConfig
 
 TOKEN, WRITE_TOKEN = "read-" + "r" * 20, "write-" + "w" * 20
 READER, WRITER = {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"Bearer {WRITE_TOKEN}"}
@@ -53,12 +52,12 @@ def client_of(place: Path, settings: Settings | None = None) -> Iterator[TestCli
     """A client on this machine, in the same process."""
     settings = settings or Settings(write_token=WRITE_TOKEN)
     model = GeoPatch.load(place / "model", device="cpu")
-    writing = Gallery.open(place / "gallery", model=model) if settings.write_token else None
-    app = create_app(Gallery.open(place / "gallery", model=model, read_only=True), settings, writing_to=writing)
+    writable = Gallery.open(place / "gallery", model=model) if settings.write_token else None
+    app = create_app(Gallery.open(place / "gallery", model=model, read_only=True), settings, writable=writable)
     with TestClient(
         app, base_url="http://127.0.0.1", client=("127.0.0.1", 5000), raise_server_exceptions=False
-    ) as found:
-        yield found
+    ) as client:
+        yield client
 
 
 class Server:

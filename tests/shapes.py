@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from geopatch.data.recording import WindowSet
+from geopatch.data.collection import WindowSet
 from geopatch.signal import Signal
 
 

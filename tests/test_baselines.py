@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from geopatch.config import TrainConfig
 from geopatch.data import Collection
 from geopatch.data.sample import basic_motions
 from geopatch.errors import ConfigError, GeoPatchError, MissingExtraError, SignalError
 from geopatch.patches import stack
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 from geopatch_lab.baselines import METHODS, Method, better_amplitude, make
 from geopatch_lab.baselines import choice as choice_module
 from geopatch_lab.baselines.choice import folds, recall_at_1

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
+from geopatch.config import TrainConfig
 from geopatch.errors import SignalError
 from geopatch.patches import WindowBatch, stack
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 from geopatch.train.objective import Trainable
 from geopatch_lab.baselines import make
 from geopatch_lab.baselines.invconvnet import KINDS, InvariantConvolution
@@ -117,7 +117,7 @@ def test_the_budget_is_geopatchs_whatever_the_batch(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_step_of_least_validation_loss_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geopatch.train.validation.FEWEST", 2)
+    monkeypatch.setattr("geopatch.train.validation.MIN_WINDOWS", 2)
     losses = iter([3.0, 1.0, 2.0])
     monkeypatch.setattr("geopatch.train.validation.Validation._loss", lambda _self: next(losses))
     kept: list[int] = []

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from geopatch.data.cache import HEADER, MANIFEST, Cache, Window, window_pairs, write_cache
-from geopatch.data.recording import WindowSet, cut_windows
+from geopatch.data.collection import WindowSet
+from geopatch.data.recording import cut_windows
 from geopatch.data.sample import mitdb_minutes
 from geopatch.errors import DataError, GeoPatchError, SignalError
 from geopatch.signal import Signal
@@ -22,7 +23,7 @@ from geopatch.signal import Signal
 
 @pytest.fixture(scope="module")
 def ecg() -> WindowSet:
-    return cut_windows("ecg", mitdb_minutes()[:2])
+    return cut_windows("ecg", mitdb_minutes()[1:3])
 
 
 def filled(folder: Path, windows: WindowSet, **settings: object) -> Cache:
@@ -107,7 +108,7 @@ def other_channels() -> Iterator[Window]:
     ("windows", "message"),
     [
         (twice, "two windows have the id 'w0'"),
-        (other_rate, r"'w1' has 8 Hz, the first 4"),
+        (other_rate, "'w1' has 8 Hz, the first 4 Hz; bring all to one rate"),
         (other_channels, r"'wide' has 3 channels, the first 2"),
         (lambda: iter(()), "at least one window"),
     ],
@@ -142,9 +143,9 @@ def test_damage_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     write_cache(tmp_path / "cache", "odd", {"train": unequal()}, length=9)
-    told = json.loads((tmp_path / "cache" / HEADER).read_text())
-    (tmp_path / "cache" / HEADER).write_text(json.dumps({**told, "format": 99}))
-    with pytest.raises(DataError, match="has format 99, this version reads 1"):
+    header = json.loads((tmp_path / "cache" / HEADER).read_text())
+    (tmp_path / "cache" / HEADER).write_text(json.dumps({**header, "format": 99}))
+    with pytest.raises(DataError, match="has format 99, this version reads 2"):
         Cache(tmp_path / "cache")
 
 
@@ -160,8 +161,8 @@ import numpy as np
 from geopatch import estimator
 from geopatch.data.cache import Cache
 from geopatch.estimator import GeoPatch
-from geopatch.model import ModelConfig
-from geopatch.train import TrainConfig
+from geopatch.config import ModelConfig
+from geopatch.config import TrainConfig
 
 signals = Cache(sys.argv[1]).signals("train")
 train = TrainConfig(min_steps=2, max_steps=2, epochs=1, batch_size=4, validation=0.0, precision="float32")
@@ -200,3 +201,37 @@ def test_a_cache_larger_than_memory_trains_and_encodes(tmp_path: Path) -> None:
             assert done.stdout.split() == ["4000"]
         else:
             assert "emory" in done.stderr
+
+
+def named(*orders: tuple[str, ...]) -> Iterator[Window]:
+    for n, names in enumerate(orders):
+        yield Signal.from_array([[0.0, 1.0]] * 4, id=f"w{n}", rate_hz=4.0, channels=names), {"class": "c"}
+
+
+def test_channels_are_arranged_by_name(tmp_path: Path) -> None:
+    cache = write_cache(tmp_path / "cache", "odd", {"train": named(("a", "b"), ("b", "a"))}, length=4)
+    assert cache.header.channels == ("a", "b")
+    assert [signal.values[0].tolist() for signal in cache.signals("train")] == [[0, 1], [1, 0]]
+    some = write_cache(tmp_path / "some", "odd", {"train": named(("a", "b"), (), ("b", "a"))}, length=4)
+    assert some.header.channels == (), "names are kept where all windows have them"
+    assert [signal.values[0].tolist() for signal in some.signals("train")] == [[0, 1], [0, 1], [1, 0]]
+    with pytest.raises(SignalError, match="signal 'w1' has the channels a, c; expected a, b"):
+        write_cache(tmp_path / "other", "odd", {"train": named(("a", "b"), ("a", "c"))}, length=4)
+
+
+@pytest.mark.parametrize("rate_hz", [None, 1.0, 4.0])
+def test_a_rate_comes_back_known_or_not(rate_hz: float | None, tmp_path: Path) -> None:
+    windows = ((replace(signal, rate_hz=rate_hz), targets) for signal, targets in unequal())
+    cache = write_cache(tmp_path / "cache", "odd", {"train": windows}, length=9)
+    assert cache.header.rate_hz == rate_hz
+    assert [signal.rate_hz for signal in cache.signals("train")] == [rate_hz] * 3
+
+
+@pytest.mark.parametrize(("settings", "rate_hz"), [({}, None), ({"rate_hz": 1.0}, 1.0)])
+def test_one_hertz_in_old_caches(settings: dict[str, float], rate_hz: float | None, tmp_path: Path) -> None:
+    """Format 1 wrote 1.0 for a rate that is not known; windows that were cut at 1 Hz say so in their settings."""
+    windows = ((replace(signal, rate_hz=1.0), targets) for signal, targets in unequal())
+    write_cache(tmp_path / "cache", "odd", {"train": windows}, length=9, settings=settings)
+    header = json.loads((tmp_path / "cache" / HEADER).read_text())
+    (tmp_path / "cache" / HEADER).write_text(json.dumps({**header, "format": 1}))
+    assert Cache(tmp_path / "cache").signals("train")[0].rate_hz == rate_hz

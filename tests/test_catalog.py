@@ -16,11 +16,10 @@ import pytest
 from geopatch.data import catalog, download
 from geopatch.data.audio import AudioConfig
 from geopatch.data.catalog import CATALOG, DataSet, data_set, locate, source_digest, windows
+from geopatch.data.collection import WindowSet, take_inventory
 from geopatch.data.download import download_into, fetch_archive, fetch_physionet
-from geopatch.data.inventory import take_inventory
 from geopatch.data.physionet import DS1, DS2, find_database, snr_of, subject_of
-from geopatch.data.recording import WindowConfig, WindowSet
-from geopatch.data.split import chosen
+from geopatch.data.recording import WindowConfig
 from geopatch.errors import ConfigError, DataError
 from geopatch.signal import Signal
 
@@ -160,7 +159,7 @@ def test_reading_is_reported(ecg: Path) -> None:
 def test_a_side_without_windows_is_refused() -> None:
     one = WindowSet("one", (Signal.from_array([1.0, 2.0]),), {"class": np.asarray(["a"])})
     with pytest.raises(DataError, match="one_TEST: no window is left on this side"):
-        chosen(one, np.asarray([False]), "one_TEST")
+        one.side(np.asarray([False]), "one_TEST")
 
 
 def test_a_folder_named_as_another_database_is_not_taken_for_this_one(ecg: Path) -> None:
@@ -348,6 +347,8 @@ def test_real_sets_have_their_windows_and_splits() -> None:
         for found in split.parts().values():
             assert {signal.length for signal in found.signals} == {256}
             assert all(len(labels) == len(found) for labels in found.targets.values())
+        names = {signal.channels for found in split.parts().values() for signal in found.signals}
+        assert names == {"mitdb": {()}, "nstdb": {("MLII", "V1")}, "nsrdb": {("ECG1", "ECG2")}}[name]
     seconds = 650000 / 360  # of one record
     each = int((seconds - 2) // 1) + 1
     assert counts["mitdb"] == {"train": 22 * each, "test": 22 * each}

@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geopatch import scoring
-from geopatch.search.certificate import STEEPNESS, Certificate, cosine_certificate, token_certificate
-from geopatch.search.dtw import WEIGHT
+from geopatch.dtw import WEIGHT
+from geopatch.scoring import SCORERS
+from geopatch.search.certificate import Certificate, cosine_certificate, token_certificate
 
 Vectors = npt.NDArray[np.float64]
+TOKEN_SCORERS = sorted(name for name, scorer in SCORERS.items() if scorer.tokens is not None)
 
 TRIALS = 600  # of each of the shapes below, three kinds of drift each: 21,600 trials in all
 SHAPES = [(2, 3, 1), (2, 12, 4), (3, 8, 2), (3, 30, 5), (8, 20, 1), (8, 20, 7), (16, 12, 3), (32, 40, 10)]
@@ -130,7 +132,7 @@ def test_the_product_radius_holds_without_bringing_vectors_back_to_unit_length(s
     assert stays(products, hit, R).all()
 
 
-@pytest.mark.parametrize("scorer", sorted(STEEPNESS))
+@pytest.mark.parametrize("scorer", TOKEN_SCORERS)
 @pytest.mark.parametrize("adverse", [False, True], ids=["by chance", "against the hit"])
 def test_a_token_certificate_covers_drift_of_every_token(scorer: str, adverse: bool) -> None:
     """Embeddings and tokens of both sides drift; 2,000 trials a scorer and kind."""
@@ -168,8 +170,7 @@ def token_scores(scorer: str, query: Vectors, tokens: Vectors, others: Vectors, 
     similarity = scoring.similarities(
         torch.from_numpy(tokens), everything[:, 0], torch.from_numpy(other_tokens), everything
     )
-    local, _ = scoring.LOCAL["fused" if scorer == "dtw" else scorer]
-    scores = local(torch.from_numpy(cosines(query, others)), similarity).numpy()
+    scores = SCORERS[scorer].combine(torch.from_numpy(cosines(query, others)), similarity).numpy()
     distances = np.linspace(0, 3, scores.shape[1])  # of values, the same before and after the drift
     return scores - WEIGHT * distances if scorer == "dtw" else scores
 
@@ -179,7 +180,7 @@ def test_without_a_positive_margin_it_says_nothing(score: float, above: float) -
     outside = min(score + above, 1.0)
     for sure in (
         cosine_certificate(score, outside, 3, "stays"),
-        *(token_certificate(s, score, outside, 3) for s in STEEPNESS),
+        *(token_certificate(s, score, outside, 3) for s in TOKEN_SCORERS),
     ):
         assert sure.radius is None
         assert sure.product_radius is None

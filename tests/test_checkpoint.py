@@ -13,9 +13,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from geopatch.config import PRESETS, ModelConfig
 from geopatch.errors import CheckpointError, GeoPatchError
 from geopatch.model.checkpoint import Card, check_replaceable, digest, load_checkpoint, save_checkpoint
-from geopatch.model.encoder import PRESETS, Encoder, ModelConfig
+from geopatch.model.encoder import Encoder
 from geopatch.patches import stack
 from geopatch.signal import Signal
 

@@ -19,12 +19,12 @@ from commands import Run, runner
 from geopatch.cli import fit, options
 from geopatch.cli.app import VERBS
 from geopatch.cli.tables import print_summaries
+from geopatch.config import PRESETS, ModelConfig, TrainConfig
 from geopatch.data import read
 from geopatch.errors import ConfigError, GeoPatchError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Summary, read_rows, retrieval
-from geopatch.model import PRESETS, ModelConfig, digest
-from geopatch.train import Progress, TrainConfig
+from geopatch.model import digest
 from geopatch.version import __version__
 
 MODEL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
@@ -202,6 +202,29 @@ def test_help_is_light() -> None:
     assert {"torch", "rich", "sklearn", "scipy", "polars", "numpy"} & set(loaded.split()) == set()
 
 
+@pytest.mark.parametrize("arguments", ["--help", "fit --help"])
+def test_help_answers_within_300_ms_of_cpu_time(arguments: str) -> None:
+    code = "import resource, sys\nfrom geopatch.cli import main\n"
+    code += f"try: main({arguments.split()!r})\nexcept SystemExit: pass\n"
+    code += "used = resource.getrusage(resource.RUSAGE_SELF)\nprint(used.ru_utime + used.ru_stime)"
+    seconds = [float(subprocess.check_output([sys.executable, "-c", code], text=True).split()[-1]) for _ in range(3)]
+    assert min(seconds) < 0.3
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_verbs_flags_and_choices(shell: str) -> None:
+    def completed(*words: str) -> str:
+        number = words[-1] if shell == "fish" else str(len(words) - 1)  # fish gives the word, the others its number
+        line = " ".join(words[:-1] if shell == "fish" else words)
+        variables = {"_GEOPATCH_COMPLETE": f"{shell}_complete", "COMP_WORDS": line, "COMP_CWORD": number}
+        command = [sys.executable, "-m", "geopatch"]
+        return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables}).stdout
+
+    assert "fit" in completed("geopatch", "fi")
+    assert "--preset" in completed("geopatch", "fit", "--pre")
+    assert "paper" in completed("geopatch", "fit", "--preset", "p")
+
+
 def test_without_a_verb_there_is_help(run: Run) -> None:
     assert run() == run("--help")
     assert run().code == 0
@@ -224,11 +247,13 @@ def test_every_setting_is_a_flag(verb: str, run: Run) -> None:
     renamed = {"amplitude": "view-amplitude", "reconstruction": "reconstruction-weight"}
     flags = {field.name.replace("_", "-") for field in dataclasses.fields(ModelConfig)}
     flags |= {renamed.get(f.name, f.name.replace("_", "-")) for f in dataclasses.fields(TrainConfig)}
-    missing = [flag for flag in flags - {"channels", "seed"} if f"--{flag}" not in told.replace(",", " ").split()]
+    missing = [flag for flag in flags - {"channels"} if f"--{flag}" not in told.replace(",", " ").split()]
     assert not missing
     assert "--no-gate" in told
-    assert "[train] default 0.001" in told
-    assert "[model] default film" in told
+    text = " ".join(told.split())
+    assert "Largest learning rate, reached after the warm-up. [default: 0.001]" in text
+    assert "Share of features dropped in training. [default: 0.05; paper: 0.2]" in text
+    assert "[train]" not in text
 
 
 def test_no_two_flags_have_one_name() -> None:
@@ -290,7 +315,7 @@ def test_flags_reach_the_saved_model(run: Run, data: Path) -> None:
     config = loaded.encoder_.config
     assert (config.patch_length, config.gate, config.descriptors) == (8, False, ("slope", "curvature"))
     assert (config.stem, config.width, config.channels) == ("patch", 16, 1)
-    assert (loaded.train_config.noise, loaded.train_config.batch_size, loaded.seed) == (0.5, 4, 7)
+    assert (loaded.train_config.noise, loaded.train_config.batch_size, loaded.seed_) == (0.5, 4, 7)
     assert json.loads(ran.out)["classes"] == 0
 
 
@@ -322,7 +347,7 @@ def truncated(folder: Path) -> None:
 
 
 def state_of_another_training(folder: Path) -> None:
-    estimator = GeoPatch(model=MODEL, train=TRAIN, seed=1, device="cpu")
+    estimator = GeoPatch(model=MODEL, train=TRAIN, random_state=1, device="cpu")
     estimator.fit(*waves(), resume=folder / ".new.training")
 
 
@@ -386,19 +411,19 @@ BAD: dict[str, tuple[Callable[[Path], object], Sequence[str], str]] = {
     "file as model": (nothing, ["encode", "waves.npz", "--model", "waves.npz", "--out", "v.npz"], "is no model folder"),
     "bad seeds": (nothing, ["evaluate", "waves", "--seeds", "2-1"], "seeds must name at least one, got '2-1'"),
     "seeds in words": (nothing, ["evaluate", "waves", "--seeds", "all"], "seeds must look like 0-2 or 0,1,2"),
-    "bad seed": (nothing, ["fit", "waves.npz", *FIT, "--seed", "-1"], "seed must lie within 0 and"),
-    "huge seed": (nothing, ["fit", "waves.npz", *FIT, "--seed", "9" * 30], "seed must lie within 0 and"),
+    "bad seed": (nothing, ["fit", "waves.npz", *FIT, "--seed", "-1"], "'--seed': -1 is not in the range"),
+    "huge seed": (nothing, ["fit", "waves.npz", *FIT, "--seed", "9" * 30], "is not in the range"),
     "bad device": (nothing, ["fit", "waves.npz", *FIT, "--device", "tpu"], "device must be auto, cpu, cuda or cuda:N"),
     "bad device, encode": (nothing, ["encode", "waves.npz", *ENCODE, "--device", "gpu0"], "device must be auto"),
     "no such GPU": (nothing, ["fit", "waves.npz", *FIT, "--device", "cuda:4096"], "usable CUDA GPU(s)"),
     "no devices": (nothing, ["fit", "waves.npz", *FIT, "--devices", "0"], "devices must be at least 1, got 0"),
     "bad config value": (nothing, ["fit", "waves.npz", *FIT, "--patch-length", "2"], "patch_length must be at least 3"),
-    "bad choice": (nothing, ["fit", "waves.npz", *FIT, "--fuse", "glue"], "fuse must be one of film"),
+    "bad choice": (nothing, ["fit", "waves.npz", *FIT, "--fuse", "glue"], "'glue' is not one of 'film'"),
     "bad descriptor": (nothing, ["fit", "waves.npz", *FIT, "--descriptors", "slope,colour"], "got 'colour'"),
     "bad width": (nothing, ["fit", "waves.npz", *FIT, "--width", "18"], "width must be a multiple of"),
-    "bad dropout": (nothing, ["fit", "waves.npz", *FIT, "--dropout", "2"], "dropout must be at least"),
+    "bad dropout": (nothing, ["fit", "waves.npz", *FIT, "--dropout", "2"], "dropout must be at most 1"),
     "NaN rate": (nothing, ["fit", "waves.npz", *FIT, "--learning-rate", "nan"], "learning_rate must be at least"),
-    "steps crossed": (nothing, ["fit", "waves.npz", *FIT, "--max-steps", "1"], "max_steps must be at least 2"),
+    "steps crossed": (nothing, ["fit", "waves.npz", *FIT, "--max-steps", "1"], "max_steps is 1 and min_steps 2"),
     "no number": (nothing, ["fit", "waves.npz", *FIT, "--epochs", "many"], "'many' is not a valid integer"),
     "unknown preset": (nothing, ["fit", "waves.npz", *FIT, "--preset", "best"], "'best' is not one of"),
     "unknown flag": (nothing, ["fit", "waves.npz", *FIT, "--colour", "red"], "No such option"),
@@ -557,15 +582,15 @@ class Watch:
     def __init__(self, press_at: int | None = None) -> None:
         self.press_at, self.steps = press_at, list[int]()
 
-    def __enter__(self) -> Callable[[Progress], None]:
+    def __enter__(self) -> Callable[[dict[str, Any]], None]:
         return self.report
 
     def __exit__(self, *_: object) -> None:
         pass
 
-    def report(self, progress: Progress) -> None:
-        self.steps.append(progress.step)
-        if progress.step == self.press_at:
+    def report(self, row: dict[str, Any]) -> None:
+        self.steps.append(row["step"])
+        if row["step"] == self.press_at:
             raise KeyboardInterrupt
 
 
@@ -628,7 +653,7 @@ def test_force_drops_a_state_that_does_not_fit(
     steps = watch_training(monkeypatch)
     ran = run("fit", data, *FIT, "--seed", "1", "--force")
     assert (ran.code, steps) == (0, [1, 2])
-    assert GeoPatch.load(data.parent / "new").seed == 1
+    assert GeoPatch.load(data.parent / "new").seed_ == 1
     assert not interrupted.exists()
 
 
@@ -650,11 +675,11 @@ def test_an_interrupted_replacement_keeps_the_old_model(
 
 def test_an_interrupted_evaluation_keeps_its_rows(run: Run, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def train(collection: Any, estimator: GeoPatch, preset: str) -> Any:
-        if estimator.seed == 1:
+        if estimator.random_state == 1:
             raise KeyboardInterrupt
         return retrieval.train(collection, estimator, preset)
 
-    monkeypatch.setattr("geopatch.cli.runs.train", train)
+    monkeypatch.setattr("geopatch.evaluate.train", train)
     ran = run("evaluate", archive / "Waves", "--seeds", "0-1", "--rows", "rows.jsonl", "--json", *TINY)
     assert (ran.code, ran.out) == (130, "")
     assert [row.seed for row in read_rows(archive.parent / "rows.jsonl")] == [0] * 4

@@ -10,6 +10,7 @@ from commands import Run
 from test_cli import TINY, run  # noqa: F401
 
 from geopatch.data.cache import window_pairs, write_cache
+from geopatch.data.physionet import unnamed_where_leads_differ
 from geopatch.data.recording import cut_windows
 from geopatch.data.sample import mitdb_minutes
 
@@ -17,7 +18,7 @@ from geopatch.data.sample import mitdb_minutes
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
     """Minutes of ECG under the name of a data set whose source is not there: the cache alone serves."""
-    recordings = mitdb_minutes()
+    recordings = unnamed_where_leads_differ(mitdb_minutes())
     train, test = (cut_windows("ecg", side) for side in (recordings[:3], recordings[3:]))
     (tmp_path / "cache").mkdir()
     splits = {"train": window_pairs(train), "test": window_pairs(test)}

@@ -10,12 +10,11 @@ import polars
 import pytest
 from commands import Run, runner
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.sample import mitdb_minutes
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.model import ModelConfig
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 
 SMALL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
 
@@ -51,7 +50,9 @@ def test_a_gallery_from_its_making_to_its_export(run: Run, model: Path, table: P
     assert run("add", "g", table, "--model", model, "--set", "site=A", "--set", "year=1979").out == (
         "added 4 windows to g, which has 4\n"
     )
-    assert "4 replaced others of the same id" in run("add", "g", table, "--model", model, "--set", "year=1980").out
+    again = ("add", "g", table, "--model", model, "--set", "year=1980")
+    assert "the gallery has 'a', 'b', 'c' and 1 more already" in run(*again).err
+    assert "4 replaced others of the same id" in run(*again, "--existing", "replace").out
     found = json.loads(run("info", "g", "--json").out)
     assert (found["windows"], found["engine"], found["about"]["rate_hz"]) == (4, "embedded", 32.0)
     assert "8 numbers, 4 tokens of 16" in run("info", "g").out
@@ -61,7 +62,10 @@ def test_a_gallery_from_its_making_to_its_export(run: Run, model: Path, table: P
     assert json.loads(run("optimize", "h", "--json").out)["indexed"] == 0
     assert run("export", "h", "out.parquet").out == "exported 2 windows to out.parquet\n"
     assert polars.read_parquet("out.parquet")["id"].to_list() == ["a", "b"]
-    assert run("remove", "g", "a", "nowhere").out == "removed 1 windows from g, which has 3\n"
+    assert "the gallery has no entry 'nowhere'; nothing was removed" in run("remove", "g", "a", "nowhere").err
+    done = run("remove", "g", "a", "nowhere", "--missing", "ignore")
+    assert done.out == "removed 1 windows from g, which has 3\n"
+    assert "no entry has a field 'yaer'; fields are:" in run("remove", "g", "--where", "yaer == 1980").err
     assert json.loads(run("remove", "g", "--where", "year == 1980", "--json").out) == {
         "place": "g",
         "removed": 3,
@@ -80,10 +84,29 @@ def test_signals_are_cut_into_windows(run: Run, model: Path, table: Path) -> Non
     assert found.metadata[0]["label"] == "LONG"
 
 
+def test_files_without_ids_are_kept_apart(run: Run, model: Path, tmp_path: Path) -> None:
+    draw = np.random.default_rng(2)
+    for name in ("train", "test"):
+        rows = draw.normal(size=(20, 2, 16)).round(3)
+        lines = [":".join(",".join(map(str, channel)) for channel in row) + ":x" for row in rows]
+        header = ["@problemName p", "@timeStamps false", "@missing false", "@univariate false", "@dimension 2"]
+        header += ["@equalLength true", "@seriesLength 16", "@classLabel true x", "@data"]
+        (tmp_path / f"{name}.ts").write_text("\n".join([*header, *lines]))
+    run("create", "g", "--model", model)
+    files = ("add", "g", "train.ts", "test.ts", "--model", model, "--json")
+    assert json.loads(run(*files).out)["windows"] == 40
+    assert "'train/0', 'train/1', 'train/2' and 17 more already" in run(*files).err
+    assert json.loads(run(*files, "--existing", "skip").out)["written"] == 0
+    assert json.loads(run(*files, "--prefix", "b/", "--existing", "skip").out)["written"] == 20
+    with Gallery.open("g", read_only=True) as gallery:
+        assert gallery.get("test/19").metadata[0]["file"] == "test.ts"
+        assert "b/0" in gallery
+
+
 def test_known_windows_can_be_skipped(run: Run, model: Path, table: Path) -> None:
     run("create", "g", "--model", model)
     run("add", "g", table, "--model", model, "--drop-windows")
-    assert json.loads(run("add", "g", table, "--model", model, "--skip-known", "--json").out)["written"] == 0
+    assert json.loads(run("add", "g", table, "--model", model, "--existing", "skip", "--json").out)["written"] == 0
     with Gallery.open("g", read_only=True) as gallery:
         assert gallery.get("a").windows == (None,)
 
@@ -98,7 +121,7 @@ def test_wfdb_records_are_windowed(run: Run, model: Path, tmp_path: Path) -> Non
     wfdb.wrann("r1", "atr", recording.beat_samples[beats], symbol=list(recording.beat_symbols[beats]))
     run("create", "g", "--model", model)
     for name in ("r1", "r1.hea"):
-        done = run("add", "g", tmp_path / name, "--model", model, "--json")
+        done = run("add", "g", tmp_path / name, "--model", model, "--existing", "replace", "--json")
         assert json.loads(done.out)["windows"] == 19  # 20 s in windows of 2 s, half overlapping
     with Gallery.open("g", read_only=True) as gallery:
         found = gallery.get("r1@4s")

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 from commands import Ran, Run, runner
+from naive_search import ABOUT, entries_of
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.physionet import read_wfdb
 from geopatch.data.sample import ecg_windows
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.model import ModelConfig
-from geopatch.search import search
-from geopatch.train import TrainConfig
+from geopatch.protocol import MEANING
+from geopatch.scoring import SCORERS
+from geopatch.search import SearchOptions
 
 DATA = Path(os.environ.get("GEOPATCH_DATA", "nowhere"))
 
@@ -61,7 +66,7 @@ def test_by_the_id_of_a_stored_window(run: Run, place: Path) -> None:
     id = stored(place)
     told = ids(run("gallery", "--id", id, "-k", 3, "--json"))
     with Gallery.open(place / "gallery", read_only=True) as opened:
-        assert told == [hit.id for hit in search(opened, id, 3)]
+        assert told == [hit.id for hit in opened.search(id, 3)]
 
 
 def test_the_table_names_hits_their_times_and_metadata(run: Run, place: Path) -> None:
@@ -92,7 +97,7 @@ def test_by_a_part_of_a_recording(run: Run, place: Path) -> None:
     recording = ["gallery", DATA / "mitdb" / "100", "--start", 0, "--stop", 2, "--model", "model"]
     query = read_wfdb(DATA / "mitdb" / "100").signal.resampled(128.0).window(0, 256)
     with Gallery.open(place / "gallery", model=GeoPatch.load(place / "model"), read_only=True) as opened:
-        assert ids(run(*recording, "--json")) == [hit.id for hit in search(opened, query)]
+        assert ids(run(*recording, "--json")) == [hit.id for hit in opened.search(query)]
     strict = json.loads(run(*recording, "--protocol", "strict-cross-record", "--json").out)["hits"]
     assert all(hit["record"] != "100" for hit in strict)
     assert (
@@ -159,3 +164,49 @@ def test_every_mistake_is_one_line(run: Run, place: Path) -> None:
         assert ran.err.startswith("geopatch: "), arguments
         assert ran.err.count("\n") == 1, arguments
         assert expected in ran.err, arguments
+
+
+LIGHT = """
+import resource, sys
+from geopatch.cli import main
+main(sys.argv[1:])
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_utime + used.ru_stime, *sys.modules, file=sys.stderr)
+"""
+HEAVY = {"torch", "sklearn", "scipy", "polars", "matplotlib", "pydantic"}
+
+
+def in_a_process(*arguments: str) -> tuple[str, float, set[str]]:
+    """What a verb prints, the CPU seconds of the whole process, and which modules it loaded."""
+    done = subprocess.run([sys.executable, "-c", LIGHT, *arguments], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    seconds, *modules = done.stderr.split()
+    return done.stdout, float(seconds), set(modules)
+
+
+def test_searching_by_a_stored_id_is_light(tmp_path: Path) -> None:
+    """No torch: the window is encoded already."""
+    with Gallery.create(tmp_path / "gallery", ABOUT) as made:
+        made.add(entries_of(20))
+    out, seconds, modules = in_a_process("search", str(tmp_path / "gallery"), "--id", "w3", "-k", "3")
+    assert len(out.splitlines()) == 5
+    assert not modules & HEAVY
+    assert seconds < 1.5
+
+
+@pytest.mark.parametrize("verb", ["search", "evaluate", "stress"])
+def test_help_is_light(verb: str) -> None:
+    out, _, modules = in_a_process(verb, "--help")
+    assert not modules & {"numpy", "rich", *HEAVY}
+    assert out.startswith(f"Usage: geopatch {verb}")
+
+
+def test_every_option_of_a_search_is_a_flag(run: Run) -> None:
+    told = " ".join(run("--help").out.split())
+    for item in fields(SearchOptions):
+        if item.name != "windows":
+            flag = "-k" if item.name == "k" else f"--{item.name.removesuffix('_s').replace('_', '-')} "
+            assert flag in told, item.name
+            assert item.metadata["help"].split(";")[0] in told
+    assert "|".join(SCORERS) in told
+    assert "|".join(MEANING) in told

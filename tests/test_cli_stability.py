@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from geopatch.cli import main
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.collection import Collection
 from geopatch.errors import ConfigError, DataError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Trained
-from geopatch.model import ModelConfig
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 from geopatch_lab.plot.stability import bound_figure, drift_figure, margin_figure, preference_figure
 from geopatch_lab.stability import Finding, Size, StabilityRow, append_stability, measure_stability, read_stability
 from geopatch_lab.stability.finding import of_topic, spread_of

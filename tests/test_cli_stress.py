@@ -12,12 +12,11 @@ import pytest
 from commands import Run, runner
 
 from geopatch.cli.tables import print_classes, print_drops, print_summaries
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Summary, curve, default_stresses, read_rows
 from geopatch.evaluate.stress import STRESSES
-from geopatch.model import ModelConfig
-from geopatch.scoring import SCORERS
-from geopatch.train import TrainConfig
+from geopatch.scoring import encoded_scorers
 
 TINY = ["--patch-length=4", "--max-patches=4", "--width=16", "--embedding=8", "--layers=1", "--heads=1"]
 TINY += ["--epochs=1", "--min-steps=2", "--max-steps=2", "--batch-size=4", "--device=cpu"]
@@ -63,7 +62,7 @@ def test_every_stress_and_scorer_with_the_drop(run: Run, model: list[str]) -> No
     assert table[1].split() == ["stress", "scorer", "R@1", "drop", "mAP", "drop", "seeds"]
     shown = [line.split() for line in table[3:] if line]
     names = ["clean", "warp-queries@0.1", *(stress.text for stress in default_stresses()[2:])]
-    assert [line[:2] for line in shown] == [[name, scorer] for name in names for scorer in SCORERS]
+    assert [line[:2] for line in shown] == [[name, scorer] for name in names for scorer in encoded_scorers()]
     assert {len(line) for line in shown} == {5, 7}  # clean has no drop
     assert max(map(len, table)) <= 80
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from geopatch.data import Collection
+from geopatch.data.collection import ROWS_SHOWN, WindowSet
 from geopatch.errors import SignalError
 from geopatch.signal import Signal
 
@@ -45,8 +46,47 @@ def test_same_id_twice_is_refused() -> None:
 
 def test_other_channels_are_refused() -> None:
     odd = Signal.from_array([1.0, 2.0], id="odd")
-    with pytest.raises(SignalError, match="signal 'odd' has 1 channels, signal 'a' has 2; give all"):
+    with pytest.raises(SignalError, match="signal 'odd' has 1 channel, signal 'a' has 2 channels; give all"):
         Collection("mixed", (*make().signals, odd))
+
+
+def test_channels_are_arranged_by_name() -> None:
+    first = Signal.from_array(GAP, id="a", channels=("x", "y"), anchors=np.asarray([1.0]))
+    turned = Signal.from_array(GAP, id="b", channels=("y", "x"), anchors=np.asarray([1.0]))
+    plain = Signal.from_array(GAP, id="c")
+    collection = Collection("named", (plain, first, turned))
+    assert [signal.channels for signal in collection.signals] == [(), ("x", "y"), ("x", "y")]
+    assert collection.signals[0] is plain
+    assert collection.signals[1] is first
+    np.testing.assert_array_equal(collection.signals[2].values, np.asarray(GAP)[:, ::-1])
+    assert collection.signals[2].anchors is not None
+    assert collection.subset([2, 1]).signals[0].channels == ("x", "y")
+
+
+def test_channels_of_other_names_are_refused_with_both_lists() -> None:
+    signals = [Signal.from_array(GAP, id=id, channels=names) for id, names in (("a", ("x", "y")), ("b", ("x", "z")))]
+    with pytest.raises(SignalError, match="signal 'b' has the channels x, z; expected x, y: rename"):
+        Collection("named", tuple(signals))
+    wide = Signal.from_array([[1.0, 2.0, 3.0]], id="w", channels=("x", "y", "z"))
+    with pytest.raises(SignalError, match=r"'w' has 3 channels \(x, y, z\), signal 'a' has 2 channels \(x, y\)"):
+        Collection("named", (signals[0], wide))
+
+
+def test_a_collection_is_one_line_and_a_table_in_notebooks() -> None:
+    signals = tuple(Signal.from_array(np.zeros(100 + n % 2), id=f"<{n}>", rate_hz=10.0) for n in range(500))
+    collection = Collection("many", signals, np.asarray(["a", "b"] * 250))
+    assert repr(collection) == "Collection('many', 500 signals of 100 to 101 samples at 10 Hz, 1 channel, 2 classes)"
+    html = collection._repr_html_()
+    assert html.count("<svg") == ROWS_SHOWN
+    assert "&lt;0&gt;" in html
+    windows = WindowSet("many", signals, {"beat": np.asarray(["N"] * 500)})
+    assert repr(windows) == "WindowSet('many', 500 signals of 100 to 101 samples at 10 Hz, 1 channel, targets: beat)"
+    assert "<th>beat</th>" in windows._repr_html_()
+    assert repr(WindowSet("none", (), {})) == "WindowSet('none', empty, targets: none)"
+
+
+def test_the_digest_of_an_unknown_rate_is_that_of_earlier_versions() -> None:
+    assert make().digest() == "e099068e7a07ed1cee4a51eb12f185c99e7de98e3441db7fa01fe8ceb19e58d3"
 
 
 def test_no_signals_are_refused() -> None:

@@ -36,57 +36,57 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(out: Path) -> dict[str, Any]:
+def result(out: Path) -> dict[str, Any]:
     """What a short demo says of itself."""
     said: dict[str, Any] = json.loads(run(out, "--json"))
     return said
 
 
-def test_demo_measures_both_samples_and_draws(told: dict[str, Any], out: Path) -> None:
-    seen = {(row["data"], row["stress"]) for row in told["rows"]}
+def test_demo_measures_both_samples_and_draws(result: dict[str, Any], out: Path) -> None:
+    seen = {(row["data"], row["stress"]) for row in result["rows"]}
     assert seen == {
         (data, stress) for data in ("BasicMotions_TEST", "ecg_windows") for stress in ("clean", "warped queries")
     }
-    assert told["figures"] == [str(out / "hits.png"), str(out / "alignment.png")]
-    assert all(Path(figure).read_bytes().startswith(PNG) for figure in told["figures"])
+    assert result["figures"] == [str(out / "hits.png"), str(out / "alignment.png")]
+    assert all(Path(figure).read_bytes().startswith(PNG) for figure in result["figures"])
 
 
-def test_hits_are_of_other_patients_apart_and_certified(told: dict[str, Any]) -> None:
-    places = [(hit["record"], hit["start_s"]) for hit in told["hits"]]
+def test_hits_are_of_other_patients_apart_and_certified(result: dict[str, Any]) -> None:
+    places = [(hit["record"], hit["start_s"]) for hit in result["hits"]]
     assert len(places) == demo.SHOWN
     for n, (record, start_s) in enumerate(places):
         assert record != demo.QUERY_RECORD
         assert all(abs(start_s - other) >= demo.MIN_GAP_S for name, other in places[:n] if name == record)
-    assert all("nearest by cosine" in hit["certificate"]["covers"] for hit in told["hits"])
-    right = sum(hit["metadata"] == {"beat": demo.QUERY_BEAT} for hit in told["hits"])
-    assert told["found"].startswith(f"{right} of the {demo.SHOWN} ")
+    assert all("nearest by cosine" in hit["certificate"]["covers"] for hit in result["hits"])
+    right = sum(hit["metadata"] == {"beat": demo.QUERY_BEAT} for hit in result["hits"])
+    assert result["summary"].startswith(f"{right} of the {demo.SHOWN} ")
 
 
-def test_the_gallery_holds_what_was_not_trained_on(told: dict[str, Any]) -> None:
+def test_the_gallery_holds_what_was_not_trained_on(result: dict[str, Any]) -> None:
     _, after = demo._by_time(ecg_windows(), demo.TRAIN_S)
     assert after.labels is not None
-    model = GeoPatch.load(told["model"], device="cpu")
-    with Gallery.open(told["gallery"], model=model, read_only=True) as gallery:
+    model = GeoPatch.load(result["model"], device="cpu")
+    with Gallery.open(result["gallery"], model=model, read_only=True) as gallery:
         assert len(gallery) == len(after)
         assert gallery.count(f"start_s < {demo.TRAIN_S}") == 0
         assert gallery.count("beat == 'V'") == after.labels.tolist().count("V") > 0
 
 
-def test_the_search_that_it_names_works(told: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    main([*told["again"], "--json"])
+def test_the_search_that_it_names_works(result: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    main([*result["again"], "--json"])
     again = json.loads(capsys.readouterr().out)
     assert len(again["hits"]) == demo.SHOWN
     assert all(hit["record"] != demo.QUERY_RECORD for hit in again["hits"])
     assert all(Path(figure).read_bytes().startswith(PNG) for figure in again["figures"])
 
 
-def test_demo_can_be_run_again_and_prints_where_things_are(told: dict[str, Any], out: Path) -> None:
+def test_demo_can_be_run_again_and_prints_where_things_are(result: dict[str, Any], out: Path) -> None:
     said = run(out)
-    for hit in told["hits"]:
+    for hit in result["hits"]:
         assert hit["id"] in said
-    for place in (told["gallery"], told["model"], *told["figures"]):
+    for place in (result["gallery"], result["model"], *result["figures"]):
         assert place in said
-    assert " ".join(told["again"]) in said
+    assert " ".join(result["again"]) in said
     assert "drift by less than the radius" in said
 
 

@@ -12,9 +12,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geopatch.config import ModelConfig
+from geopatch.dtw import dtw_distance, dtw_path, mean_distance, scaled
 from geopatch.errors import MissingExtraError
-from geopatch.model import Encoder, ModelConfig
-from geopatch.search.dtw import dtw_distance, dtw_path, mean_distance, scaled
+from geopatch.model import Encoder
 from geopatch.signal import Signal
 
 

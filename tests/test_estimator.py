@@ -18,17 +18,18 @@ from conftest import awkward
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.encoding import Encoding
 from geopatch.errors import CheckpointError, ConfigError, SignalError
 from geopatch.estimator import GeoPatch
-from geopatch.model import ModelConfig, digest
+from geopatch.model import digest
 from geopatch.progress import LINES
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 
 MODEL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
 TRAIN = TrainConfig(epochs=1, min_steps=2, max_steps=3, batch_size=8)
@@ -244,16 +245,15 @@ def test_sparse_input_is_refused(fitted: GeoPatch) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"preset": "best"}, "preset must be one of default, paper, got 'best'"),
+        ({"preset": "best", "model": None}, "preset must be one of default, paper, got 'best'"),
         ({"device": "tpu"}, "device must be auto, cpu, cuda or cuda:N, got 'tpu'"),
         ({"device": "meta"}, "device must be auto, cpu, cuda or cuda:N, got 'meta'"),
         ({"device": None}, "device must be auto, cpu, cuda or cuda:N, got None"),
-        ({"device": "cuda:4096"}, r"device 'cuda:4096' was asked for, but this machine has \d+ usable CUDA GPU"),
+        ({"device": "cuda:4096"}, r"this machine has \d+ usable CUDA GPU\(s\), not the device 'cuda:4096'"),
         ({"devices": 0}, "devices must be at least 1, got 0"),
-        ({"seed": -1}, "seed must lie within 0 and 9223372036854775807, got -1"),
-        ({"seed": 2**63}, "seed must lie within 0 and 9223372036854775807, got 9223372036854775808"),
-        ({"seed": 0.5}, r"seed must be a whole number, got 0\.5"),
-        ({"seed": None}, "seed must be a whole number, got None"),
+        ({"random_state": -1}, "random_state must lie within 0 and 9223372036854775807, got -1"),
+        ({"random_state": 2**63}, "random_state must lie within 0 and 9223372036854775807, got 9223372036854775808"),
+        ({"random_state": 0.5}, r"random_state must be a whole number, a RandomState or None, got 0\.5"),
     ],
 )
 def test_bad_settings_are_refused(changes: dict[str, Any], message: str, X: Array) -> None:
@@ -274,23 +274,108 @@ def test_an_estimator_that_is_not_fitted_says_so(method: str, X: Array) -> None:
 
 def test_one_seed_gives_one_model(X: Array) -> None:
     """Bit for bit on a CPU, whatever was drawn before."""
-    first = geopatch(seed=1).fit(X, Y)
+    first = geopatch(random_state=1).fit(X, Y)
     torch.rand(3)
     np.random.rand(3)
-    second = geopatch(seed=np.int64(1)).fit(X, Y)
+    second = geopatch(random_state=np.int64(1)).fit(X, Y)
     for name, value in first.encoder_.state_dict().items():
         assert torch.equal(value, second.encoder_.state_dict()[name]), name
     np.testing.assert_array_equal(first.transform(X), second.transform(X))
 
 
 def test_another_seed_gives_another_model(X: Array) -> None:
-    assert digest(geopatch(seed=1).fit(X, Y).encoder_) != digest(geopatch(seed=2).fit(X, Y).encoder_)
+    assert digest(geopatch(random_state=1).fit(X, Y).encoder_) != digest(geopatch(random_state=2).fit(X, Y).encoder_)
 
 
-def test_the_seed_stands_beside_the_train_config(X: Array) -> None:
-    estimator = geopatch(train=TrainConfig(min_steps=1, max_steps=1, seed=9), seed=2)
-    assert estimator.train_config.seed == 2
-    assert estimator.fit(X).card_.train["seed"] == 2
+def test_random_state_is_scikit_learns(X: Array) -> None:
+    """A number, a RandomState or None; the seed that was used is kept and gives the same model again."""
+    drawn = geopatch(random_state=np.random.RandomState(3)).fit(X, Y)
+    same = geopatch(random_state=np.random.RandomState(3)).fit(X, Y)
+    assert drawn.seed_ == same.seed_
+    assert digest(geopatch(random_state=drawn.seed_).fit(X, Y).encoder_) == digest(drawn.encoder_)
+    chance = geopatch(random_state=None)
+    assert chance.fit(X, Y).seed_ != chance.fit(X, Y).seed_
+
+
+def test_parameters_are_flat(X: Array) -> None:
+    estimator = GeoPatch(max_steps=1, device="cpu").set_params(width=16, embedding=8, max_patches=4, amplitude="both")
+    assert estimator.get_params()["width"] == 16
+    config = estimator.fit(X, Y).encoder_.config
+    assert (config.width, config.embedding, config.amplitude, config.layers) == (16, 8, "both", 2)
+    assert estimator.history_[-1]["step"] == 1
+
+
+def test_a_grid_search_tries_them(X: Array) -> None:
+    pipeline = make_pipeline(geopatch(model=None, train=None, width=16, max_steps=1), KNeighborsClassifier(1))
+    search = GridSearchCV(pipeline, {"geopatch__embedding": [4, 8], "geopatch__preset": ["default", "paper"]}, cv=2)
+    search.fit(X, Y)
+    assert len(search.cv_results_["params"]) == 4
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_the_history_is_what_callbacks_get(X: Array) -> None:
+    seen: list[dict[str, Any]] = []
+    fitted = geopatch(callbacks=[seen.append], train=None, max_steps=5, batch_size=8).fit(X, Y)
+    assert fitted.history_ == seen
+    assert [row["step"] for row in seen] == [1, 2, 3, 4, 5]
+    assert set(seen[0]) == {"step", "steps", "loss", "validation_loss"}
+    assert fitted.card_.scores["loss"] == seen[-1]["loss"]
+
+
+@pytest.mark.parametrize("answer", [True, np.True_])
+def test_a_callback_ends_the_training(answer: Any, X: Array) -> None:
+    stop = geopatch(callbacks=[lambda row: answer if row["step"] == 3 else None], train=None, max_steps=9).fit(X, Y)
+    assert [row["step"] for row in stop.history_] == [1, 2, 3]
+    assert (stop.card_.scores["step"], stop.card_.scores["steps"]) == (3, 3)
+
+
+def test_a_training_that_is_ended_keeps_its_best_step(X: Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geopatch.train.validation.MIN_WINDOWS", 2)
+    train = TrainConfig(max_steps=60, batch_size=8, validation=0.4)
+    stop = geopatch(callbacks=[lambda row: row["step"] == 2], train=train).fit(X, Y)  # before the first validation
+    assert (stop.card_.scores["step"], stop.card_.scores["steps"]) == (2, 2)
+    assert stop.card_.scores["validation_loss"] is not None
+
+
+LEADS = ("MLII", "V5")
+
+
+def named(X: npt.NDArray[Any], channels: tuple[str, ...]) -> list[Signal]:
+    return [Signal.from_array(values, id=str(n), channels=channels) for n, values in enumerate(X)]
+
+
+@pytest.fixture
+def leads(rng: np.random.Generator) -> npt.NDArray[Any]:
+    return rng.normal(size=(COUNT, LENGTH, 2)).cumsum(axis=1)
+
+
+def test_channels_are_matched_by_name(leads: npt.NDArray[Any], tmp_path: Path) -> None:
+    mixed = [*named(leads[:5], LEADS), *named(leads[5:, :, ::-1], LEADS[::-1])]
+    fitted = geopatch().fit(mixed, Y)
+    assert digest(fitted.encoder_) == digest(geopatch().fit(leads, Y).encoder_)
+    assert fitted.channels_ == LEADS
+    fitted.save(tmp_path / "model")
+    loaded = GeoPatch.load(tmp_path / "model", device="cpu")
+    assert loaded.channels_ == LEADS
+    expected = loaded.transform(leads)  # without names: as they stand
+    np.testing.assert_array_equal(loaded.transform(named(leads, LEADS)), expected)
+    np.testing.assert_array_equal(loaded.transform(named(leads[:, :, ::-1], LEADS[::-1])), expected)
+    three = np.concatenate([leads[:, :, :1], leads], axis=2)
+    np.testing.assert_array_equal(loaded.transform(named(three, ("I", *LEADS))), expected)
+
+
+def test_channels_that_do_not_fit_are_refused_with_both_lists(leads: npt.NDArray[Any]) -> None:
+    with pytest.raises(SignalError, match="signal '0' has the channels MLII, V1, signal '0' has MLII, V5"):
+        geopatch().fit([*named(leads, LEADS), *named(leads, ("MLII", "V1"))])
+    fitted = geopatch().fit(named(leads, LEADS))
+    with pytest.raises(SignalError, match="has the channels MLII, V1; expected MLII, V5"):
+        fitted.transform(named(leads, ("MLII", "V1")))
+
+
+def test_without_names_channels_stand_as_they_are(leads: npt.NDArray[Any]) -> None:
+    fitted = geopatch().fit(leads)
+    assert fitted.channels_ == ()
+    np.testing.assert_array_equal(fitted.transform(named(leads, LEADS)), fitted.transform(leads))
 
 
 def test_fit_leaves_the_callers_random_numbers_alone(X: Array) -> None:
@@ -314,15 +399,40 @@ def same_encoding(one: Encoding, other: Encoding) -> None:
 
 
 def test_a_saved_model_comes_back(X: Array, tmp_path: Path) -> None:
-    fitted = geopatch(seed=4).fit(at_rate(X, 8.0), Y)
+    fitted = geopatch(random_state=4).fit(at_rate(X, 8.0), Y)
     fitted.save(tmp_path / "model")
     loaded = GeoPatch.load(tmp_path / "model", device="cpu")
     same_encoding(loaded.encode(X), fitted.encode(X))
     assert loaded.card_ == fitted.card_
     assert loaded.train_config == fitted.train_config
-    assert (loaded.seed, loaded.n_features_in_) == (4, LENGTH)
+    assert (loaded.random_state, loaded.seed_, loaded.n_features_in_) == (4, 4, LENGTH)
+    np.testing.assert_array_equal(loaded.classes_, fitted.classes_)
+    assert loaded.history_ == fitted.history_
     with pytest.raises(SignalError, match="the model was trained at 8 Hz"):
         loaded.transform(at_rate(X, 4.0))
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=list(LABELS))
+def test_a_loaded_model_knows_its_classes(labels: Any, X: Array, tmp_path: Path) -> None:
+    fitted = geopatch().fit(X, labels)
+    fitted.save(tmp_path / "model")
+    loaded = GeoPatch.load(tmp_path / "model")
+    assert loaded.classes_ is not None
+    assert loaded.classes_.tolist() == np.unique(np.ravel(labels)).tolist()
+
+
+def test_a_model_of_version_0_1_opens() -> None:
+    """Its vectors are those of then; a rate of 1 Hz meant that none was known."""
+    folder = Path(__file__).parent / "data" / "model-0.1"
+    loaded = GeoPatch.load(folder, device="cpu")
+    time = np.linspace(0, 1, 24)
+    X = np.stack([np.sin(2 * np.pi * (1 + n % 2) * time + n) for n in range(3)])
+    vectors = json.loads(folder.with_name("model-0.1.json").read_text())
+    np.testing.assert_allclose(loaded.transform(X), vectors, atol=1e-5)
+    assert (loaded.rate_hz_, loaded.channels_, loaded.seed_) == (None, (), 3)
+    assert (loaded.classes_, loaded.history_) == (None, [])
+    assert loaded.train_config.max_steps == 4
+    loaded.transform(at_rate(X, 50.0))
 
 
 def test_a_loaded_model_trains_again_to_the_same_weights(X: Array, fitted: GeoPatch, tmp_path: Path) -> None:
@@ -360,7 +470,7 @@ def test_what_was_not_trained_cannot_be_saved(tmp_path: Path) -> None:
 
 def test_the_card_tells_of_the_data(fitted: GeoPatch) -> None:
     data = fitted.card_.data
-    assert (data["windows"], data["classes"], data["lengths"], data["rate_hz"]) == (COUNT, 2, [LENGTH, LENGTH], 1.0)
+    assert (data["windows"], data["classes"], data["lengths"], data["rate_hz"]) == (COUNT, 2, [LENGTH, LENGTH], None)
     assert fitted.card_.scores["steps"] == 2
 
 
@@ -404,16 +514,17 @@ class interrupt_at:  # noqa: N801 (it is used like a function)
     def __exit__(self, *_: object) -> None:
         pass
 
-    def report(self, progress: Any) -> None:
-        if progress.step > self.step:
+    def report(self, row: dict[str, Any]) -> None:
+        if row["step"] > self.step:
             raise KeyboardInterrupt
 
 
 def test_a_training_resumed_after_its_last_step(X: Array, tmp_path: Path) -> None:
-    """Its last loss is not known, and JSON has no word for NaN."""
+    """Its history is that of the first run."""
     first = geopatch().fit(X, Y, resume=tmp_path / "state")
     again = geopatch().fit(X, Y, resume=tmp_path / "state")
     assert digest(again.encoder_) == digest(first.encoder_)
+    assert again.history_ == first.history_
     again.save(tmp_path / "model")
     json.loads((tmp_path / "model" / "config.json").read_text(), parse_constant=pytest.fail)
 
@@ -421,7 +532,7 @@ def test_a_training_resumed_after_its_last_step(X: Array, tmp_path: Path) -> Non
 def test_the_state_of_another_training_is_refused(X: Array, tmp_path: Path) -> None:
     geopatch().fit(X, Y, resume=tmp_path / "state")
     with pytest.raises(CheckpointError, match="belongs to a training with other data or settings; delete it"):
-        geopatch(seed=1).fit(X, Y, resume=tmp_path / "state")
+        geopatch(random_state=1).fit(X, Y, resume=tmp_path / "state")
 
 
 def test_progress_on_a_plain_stream_is_lines(X: Array, capsys: pytest.CaptureFixture[str]) -> None:
@@ -487,14 +598,14 @@ EXPECTED_TO_FAIL = {
 ROUNDING = "check_methods_sample_order_invariance"
 
 
-def named(check: Any) -> Any:
+def checked(check: Any) -> Any:
     """A check under its own name, marked where it is expected to fail."""
     name = str(check.func.__name__)
     marks = [pytest.mark.xfail(reason=EXPECTED_TO_FAIL[name])] if name in EXPECTED_TO_FAIL else []
     return pytest.param(check, id="-".join([name, *check.keywords]), marks=marks)
 
 
-@pytest.mark.parametrize("check", [named(check) for _, check in estimator_checks_generator(geopatch())])
+@pytest.mark.parametrize("check", [checked(check) for _, check in estimator_checks_generator(geopatch())])
 def test_scikit_learn_check(check: Any) -> None:
     try:
         check(geopatch())

@@ -21,7 +21,7 @@ from geopatch.gallery import Gallery
 from geopatch.plot.alignment import PATH_BANDS
 from geopatch.plot.canvas import pyplot
 from geopatch.scoring import SHARPNESS
-from geopatch.search import Hit, search
+from geopatch.search import Hit
 from geopatch.search.explain import Explanation, Tokens, explain_tokens
 from geopatch.search.hit import Evidence
 from geopatch.signal import Signal
@@ -86,7 +86,7 @@ def test_a_window_without_patches_has_no_matches() -> None:
 
 @pytest.mark.parametrize("scorer", FAST)
 def test_a_hit_explains_its_score(gallery: Gallery, scorer: str) -> None:
-    for hit in search(gallery, "w2", 5, scorer=scorer):
+    for hit in gallery.search("w2", 5, scorer=scorer):
         told = hit.explain()
         parts = {"cosine": told.cosine, "fused": told.cosine + told.token_score}.get(scorer, told.token_score)
         assert hit.score == pytest.approx(parts, abs=1e-5)
@@ -95,11 +95,11 @@ def test_a_hit_explains_its_score(gallery: Gallery, scorer: str) -> None:
 
 
 def test_the_cosine_says_that_matches_are_beside_it(gallery: Gallery) -> None:
-    assert "evidence beside it" in search(gallery, "w2", 1, scorer="cosine")[0].explain().note
+    assert "evidence beside it" in gallery.search("w2", 1, scorer="cosine")[0].explain().note
 
 
 def test_an_explanation_is_plain_values(gallery: Gallery) -> None:
-    hit = search(gallery, "w2", 1, certify=True)[0]
+    hit = gallery.search("w2", 1, certify=True)[0]
     told = json.loads(json.dumps({**hit.as_dict(), "explanation": hit.explain().as_dict()}))
     assert told["id"] == hit.id
     assert told["certificate"]["R"] >= 1
@@ -112,7 +112,7 @@ def query_of(hit: Hit) -> Signal:
 
 
 def test_alignment_draws_a_ribbon_for_each_match(gallery: Gallery) -> None:
-    hit = search(gallery, "w2", 1)[0]
+    hit = gallery.search("w2", 1)[0]
     figure = plot.alignment(query_of(hit), hit)
     top, between, bottom = figure.axes
     assert len(between.collections) == len(hit.explain().matches)
@@ -123,7 +123,7 @@ def test_alignment_draws_a_ribbon_for_each_match(gallery: Gallery) -> None:
 
 
 def test_alignment_draws_a_path(gallery: Gallery) -> None:
-    hit = search(gallery, "w2", 1)[0]
+    hit = gallery.search("w2", 1)[0]
     assert hit.evidence is not None
     steps = np.linspace(0, 31 / 16, 60)
     bent = replace(hit, scorer="dtw", evidence=replace(hit.evidence, path_s=np.stack([steps, steps**2 / 2], axis=1)))
@@ -134,8 +134,8 @@ def test_alignment_draws_a_path(gallery: Gallery) -> None:
 
 
 def test_found_draws_every_hit(gallery: Gallery, tmp_path: Path) -> None:
-    hits = search(gallery, "w2", 4)
-    figure = plot.found(query_of(hits[0]), hits, "nearest")
+    hits = gallery.search("w2", 4)
+    figure = plot.search_hits(query_of(hits[0]), hits, "nearest")
     assert len(figure.axes) == 5
     assert figure.axes[1].get_title(loc="left").startswith(f"1. {hits[0].record}, {hits[0].start_s:g} s")
     plot.save(figure, tmp_path / "hits.png")

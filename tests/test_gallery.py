@@ -12,16 +12,15 @@ import polars
 import pytest
 from galleries import ABOUT, entries_of, everything, same
 
+from geopatch.config import TrainConfig
 from geopatch.data.recording import Recording, WindowConfig
 from geopatch.encoding import Encoding
 from geopatch.engines import Entries, about_model, entries_from
 from geopatch.engines.packing import pack_window, unpack_window
-from geopatch.errors import GalleryError
+from geopatch.errors import ExistsError, GalleryError, SignalError
 from geopatch.estimator import GeoPatch
-from geopatch.gallery import Gallery
-from geopatch.gallery import gallery as module
+from geopatch.gallery import Gallery, adding
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 
 RATE_HZ = 32.0
 
@@ -67,7 +66,7 @@ def test_short_signals_have_patches_that_end_with_them(gallery: Gallery) -> None
 
 
 def test_an_iterator_is_taken_a_batch_at_a_time(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BATCH", 4)
+    monkeypatch.setattr(adding, "BATCH", 4)
     taken, reported = 0, list[tuple[int, int]]()
 
     def stream() -> Iterator[Signal]:
@@ -90,6 +89,91 @@ def test_arrays_and_an_iterator_of_entries_are_taken(gallery: Gallery, model: Ge
     assert gallery.get("s11").windows == (None,)
     assert gallery.add(iter([])) == 0
     assert len(gallery) == 7
+
+
+def test_arrays_get_ids_that_nobody_has(gallery: Gallery) -> None:
+    draw = np.random.default_rng(4)
+    first, second = draw.normal(size=(2, 20, 64, 2))
+    assert gallery.add(first) == gallery.add(list(second)) == 20
+    assert len(gallery) == 40
+    assert set(everything(gallery)) == {str(n) for n in range(40)}
+    window = gallery.get("25").windows[0]
+    assert window is not None
+    assert np.allclose(window.values, second[5])
+    gallery.remove("39")
+    gallery.add([*signals(1), second[0]])
+    assert set(everything(gallery)) - {str(n) for n in range(39)} == {"s0", "41"}  # the id of a removed entry is spent
+    gallery.add([dataclasses.replace(signals(1)[0], id="43")])
+    gallery.add(first[:2])
+    assert {"44", "45"} <= set(everything(gallery))  # 43 is taken
+
+
+def test_frames_keep_their_ids_and_get_new_ones_without(tmp_path: Path) -> None:
+    model = GeoPatch(train=TrainConfig(min_steps=1, max_steps=1)).fit(np.random.default_rng(0).normal(size=(8, 32)))
+    wide = polars.DataFrame(np.random.default_rng(1).normal(size=(3, 32)))
+    long = polars.DataFrame({"id": ["0"] * 32 + ["x"] * 32, "a": np.random.default_rng(2).normal(size=64)})
+    with Gallery.create(tmp_path / "gallery", model) as gallery:
+        assert gallery.add(wide) == gallery.add(wide) == 3
+        with pytest.raises(ExistsError, match="the gallery has '0' already"):
+            gallery.add(long)
+        gallery.add(long, existing="skip")
+        assert set(everything(gallery)) == {*"012345", "x"}
+
+
+def test_channels_are_brought_into_the_order_that_is_stored(gallery: Gallery) -> None:
+    one = dataclasses.replace(signals(1)[0], channels=("MLII", "V5"))
+    turned = dataclasses.replace(one, id="turned", values=one.values[:, ::-1], channels=("V5", "MLII"))
+    other = dataclasses.replace(one, id="other", channels=("I", "II"))
+    gallery.add([one])
+    gallery.add([turned, other, dataclasses.replace(turned, id="late", channels=("II", "I"))], keep_windows=False)
+    entries = gallery.fetch(["s0", "turned", "other", "late"])
+    assert entries.channels == (("MLII", "V5"), ("MLII", "V5"), ("I", "II"), ("I", "II"))
+    assert np.allclose(entries.embedding[1:], entries.embedding[0], atol=1e-6)
+    assert set(gallery.layouts()) == {("MLII", "V5"), ("I", "II")}
+
+
+def test_a_model_with_channel_names_arranges_or_refuses(model: GeoPatch, tmp_path: Path) -> None:
+    about = dataclasses.replace(about_model(model), channels=("MLII", "V5"))
+    one = dataclasses.replace(signals(1)[0], channels=("V5", "MLII"))
+    with Gallery.create(tmp_path / "gallery", about) as made:
+        assert made.about.channels == ("MLII", "V5")
+        gallery = Gallery(made.engine, model)
+        gallery.add([one])
+        assert gallery.get("s0").channels == (("MLII", "V5"),)
+        with pytest.raises(SignalError, match="has the channels I, II; expected MLII, V5"):
+            gallery.add([dataclasses.replace(one, id="b", channels=("I", "II"))])
+
+
+def test_anchors_are_stored(gallery: Gallery) -> None:
+    gallery.add([dataclasses.replace(signals(1)[0], anchors=np.asarray([-3.0, 10.5, 70.0]))])
+    window = gallery.get("s0").windows[0]
+    assert window is not None
+    assert window.anchors is not None
+    assert window.anchors.tolist() == [-3.0, 10.5, 70.0]
+
+
+@pytest.mark.parametrize("rate_hz", [None, 250.0])
+def test_a_recording_is_not_resampled_for_a_model_without_a_rate(tmp_path: Path, rate_hz: float | None) -> None:
+    draw = np.random.default_rng(0)
+    model = GeoPatch(train=TrainConfig(min_steps=1, max_steps=1)).fit(draw.normal(size=(8, 64)))
+    values = np.cumsum(draw.normal(size=(256, 1)), axis=0).astype(np.float32)
+    with Gallery.create(tmp_path / "gallery", model) as gallery:
+        assert gallery.add_recording(Signal(values, "long", rate_hz)) == 7
+        windows = [window for batch in gallery.scan() for window in batch.windows if window is not None]
+    assert [window.length for window in windows] == [64] * 7
+    assert {window.rate_hz for window in windows} == {rate_hz}
+    assert np.array_equal(windows[1].values, values[32:96])
+    assert windows[1].start_s == 32 / (rate_hz or 1)
+
+
+def test_a_gallery_shows_itself_in_one_line(tmp_path: Path) -> None:
+    with Gallery.create(tmp_path / "g", ABOUT) as gallery:
+        gallery.add(entries_of(["a", "b"]))
+        assert (
+            repr(gallery) == f"Gallery(place='{tmp_path}/g', engine='embedded', windows=2, encoder='0123456789abcdef')"
+        )
+        assert "<td>embedded</td>" in gallery._repr_html_()
+    assert repr(gallery) == "Gallery(encoder='0123456789abcdef', closed=True)"
 
 
 def test_skipped_signals_are_not_encoded(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,13 +200,15 @@ def test_recordings_are_windowed_and_keep_their_place(gallery: Gallery) -> None:
     assert found.metadata == ({"subject": "patient 7", "site": "A"},)
     assert found.windows[0] is not None
     assert np.allclose(found.windows[0].values, values[96:160].astype(np.float32), atol=1e-5)
-    assert gallery.add_recording(recording.signal, WindowConfig(RATE_HZ, 4.0, 0.0), keep_windows=False) == 2
+    window = WindowConfig(RATE_HZ, 4.0, 0.0)
+    assert gallery.add_recording(recording.signal, window, existing="replace", keep_windows=False) == 2
 
 
 @pytest.mark.parametrize(
     ("metadata", "told"),
     [
-        ([{}], "fewer rows than signals"),
+        ([{}], "a row of metadata for each of 2 signals, got 1"),
+        ([{}, {}, {}], "a row of metadata for each of 2 signals, got 3"),
         ([{"id": 1}, {}], "'id': that name has a meaning already"),
         ([{"not": 1}, {}], "'not': that name has a meaning already"),
         ([{"a.b": 1}, {}], "expected a metadata name"),
@@ -158,7 +244,7 @@ def test_ids_that_stand_twice_are_refused(gallery: Gallery) -> None:
 
 def test_another_model_is_refused(gallery: Gallery, tmp_path: Path) -> None:
     gallery.close()
-    other = GeoPatch(seed=3, train=TrainConfig(min_steps=1, max_steps=1)).fit(signals(8))
+    other = GeoPatch(random_state=3, train=TrainConfig(min_steps=1, max_steps=1)).fit(signals(8))
     with pytest.raises(GalleryError, match="use the model it was made with"):
         Gallery.open(tmp_path / "gallery", model=other)
     Gallery.open(tmp_path / "gallery").close()  # the refusal let go of the lock
@@ -192,7 +278,7 @@ def test_entries_fit_their_signals(model: GeoPatch) -> None:
 def test_windows_survive_packing() -> None:
     values = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
     values[2:4, 1] = np.nan
-    window = Signal(values, "é", 12.5, ("a", "b", "c"), "rec", 1.5)
+    window = Signal(values, "é", 12.5, ("a", "b", "c"), "rec", 1.5, np.asarray([-1.5, 0.1, 9.0]))
     found = unpack_window(pack_window(window))
     assert found is not None
     assert np.array_equal(found.values, values, equal_nan=True)
@@ -203,6 +289,11 @@ def test_windows_survive_packing() -> None:
         "rec",
         1.5,
     )
+    assert found.anchors is not None
+    assert found.anchors.tolist() == [-1.5, 0.1, 9.0]
+    untimed = unpack_window(pack_window(Signal(values, "x")))
+    assert untimed is not None
+    assert (untimed.rate_hz, untimed.channels, untimed.anchors) == (None, (), None)
     assert unpack_window(pack_window(None)) is None
 
 
@@ -254,7 +345,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 
     Gallery.create(tmp_path / "gallery", ABOUT).close()
     connection = sqlite3.connect(tmp_path / "gallery" / "gallery.sqlite")
-    connection.execute("""UPDATE about SET told = replace(told, '"format": 1', '"format": 99')""")
+    connection.execute("""UPDATE about SET told = replace(told, '"format": 2', '"format": 99')""")
     connection.commit()
     connection.close()
     with pytest.raises(GalleryError, match="has format 99, this version"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from servers import PostgresServer, running_server
 
 from geopatch.engines import Entries, Widths, as_filter, postgres
 from geopatch.engines.filters import Where
-from geopatch.errors import GalleryError, GeoPatchError
+from geopatch.errors import ConfigError, ExistsError, GalleryError, LockedError, NotFoundError
 from geopatch.gallery import Gallery
 
 IDS = [f"w {n}" for n in range(60)]
@@ -37,8 +38,6 @@ FILTERS: list[Where] = [
     {"id": {"in": ["w 3", "w 4", "nowhere"]}},
     {"start_s": {">=": 50}, "stop_s": {"<=": 100.5}},
     {"start_s": {"in": [1, 2.5, 7]}},
-    {"nothing": {"<": 3}},
-    {"nothing": {"!=": 3}},
     {"not": {"age": {"<": 40}}},
     {"not": {"not": {"paced": False}}},
     {"or": [{"sex": "F"}, {"age": {">": 60}}], "paced": False},
@@ -99,10 +98,19 @@ def test_a_gallery_outlives_its_process(ground: Ground) -> None:
 def test_put_again_replaces(filled: tuple[Gallery, Entries]) -> None:
     gallery, _ = filled
     other = entries_of(IDS[10:20], seed=5)
-    gallery.add(other)
+    assert gallery.add(other, existing="replace") == 10
     assert len(gallery) == len(IDS)
     assert same(gallery.fetch(IDS[10:20]), other)
     assert gallery.shortlist(other.embedding[:1], 1)[0].ids == (IDS[10],)
+
+
+def test_an_id_that_is_there_is_refused_unless_told(filled: tuple[Gallery, Entries]) -> None:
+    gallery, entries = filled
+    mixed = entries_of(["new", *IDS[:5]], seed=9)
+    with pytest.raises(ExistsError, match=r"'w 0', 'w 1', 'w 2' and 2 more already; .* existing='replace'"):
+        gallery.add(mixed)
+    assert "new" not in gallery
+    assert same(gallery.fetch(IDS), entries)
 
 
 def test_known_entries_can_be_skipped(filled: tuple[Gallery, Entries]) -> None:
@@ -115,13 +123,72 @@ def test_known_entries_can_be_skipped(filled: tuple[Gallery, Entries]) -> None:
 
 def test_remove(filled: tuple[Gallery, Entries]) -> None:
     gallery, entries = filled
-    assert gallery.remove([*IDS[:5], "nowhere"]) == 5
-    assert gallery.remove(IDS[0]) == 0
+    assert gallery.remove([*IDS[:5], "nowhere"], missing="ignore") == 5
+    assert gallery.remove(IDS[0], missing="ignore") == 0
+    assert gallery.remove([]) == 0
     assert len(gallery) == 55
-    with pytest.raises(GalleryError, match="no entry 'w 0'"):
+    with pytest.raises(NotFoundError, match="no entry 'w 0'"):
         gallery.get("w 0")
     found = gallery.shortlist(entries.embedding[:1], 60)[0]
     assert agrees(found, naive_shortlist(entries.take(range(5, 60)), entries.embedding[0], 60, None))
+
+
+def test_ids_that_are_not_there_are_named_and_nothing_is_removed(filled: tuple[Gallery, Entries]) -> None:
+    gallery, _ = filled
+    with pytest.raises(NotFoundError, match="has no entry 'rec41'; nothing was removed"):
+        gallery.remove([IDS[0], "rec41"])
+    with pytest.raises(NotFoundError, match="'n0', 'n1', 'n2' and 7 more"):
+        gallery.remove([f"n{n}" for n in range(10)])
+    assert len(gallery) == len(IDS)
+
+
+def test_entries_are_removed_by_a_filter(filled: tuple[Gallery, Entries]) -> None:
+    gallery, entries = filled
+    old = [id for n, id in enumerate(IDS) if int(entries.metadata[n].get("age", 0)) >= 40]
+    assert gallery.remove(where="age >= 40") == len(old) > 0
+    assert gallery.remove(where="age >= 40") == 0
+    assert set(everything(gallery)) == set(IDS) - set(old)
+    for wrong in ({}, {"ids": IDS[:1], "where": "age < 3"}):
+        with pytest.raises(ConfigError, match="either ids or where"):
+            gallery.remove(**wrong)
+
+
+@pytest.mark.parametrize("where", ["weight > 60", {"weight": {"!=": 3}}, "not (sex == 'F' and weight == 1)"], ids=str)
+def test_a_field_that_no_entry_has_is_refused(filled: tuple[Gallery, Entries], where: Where, tmp_path: Path) -> None:
+    gallery, entries = filled
+    query = entries.embedding[:1]
+    calls: list[Callable[[], object]] = [
+        lambda: gallery.count(where),
+        lambda: gallery.scan(where=where),
+        lambda: gallery.shortlist(query, 3, where),
+        lambda: gallery.search(IDS[0], where=where),
+        lambda: gallery.remove(where=where),
+        lambda: gallery.copy(tmp_path / "copy", where=where),
+        lambda: gallery.export(tmp_path / "out.parquet", where=where),
+    ]
+    for call in calls:
+        with pytest.raises(
+            NotFoundError, match=r"no entry has a field 'weight'; fields are: id, record, .* age, noise"
+        ):
+            call()
+    assert not (tmp_path / "copy").exists()
+    gallery.update(IDS[0], {"weight": 70})
+    assert gallery.count("weight > 60") == 1
+    gallery.remove(list(IDS))
+    assert gallery.count(where) == 0
+
+
+def test_layouts_are_the_orders_of_channel_names(ground: Ground) -> None:
+    names = [("V5", "MLII"), ("MLII", "V5"), (), ("é, ü",)]
+    entries = dataclasses.replace(
+        entries_of(IDS, keep_windows=False), channels=tuple(names[n % 4] for n in range(len(IDS)))
+    )
+    with ground.gallery() as gallery:
+        assert gallery.layouts() == ()
+        gallery.add(entries)
+        assert sorted(gallery.layouts()) == sorted([names[0], names[1], names[3]])
+        gallery.remove([id for n, id in enumerate(IDS) if n % 4 == 1])
+        assert sorted(gallery.layouts()) == sorted([names[0], names[3]])
 
 
 def test_update_changes_metadata_alone(filled: tuple[Gallery, Entries]) -> None:
@@ -133,7 +200,7 @@ def test_update_changes_metadata_alone(filled: tuple[Gallery, Entries]) -> None:
     assert same(gallery.get("w 7"), dataclasses.replace(before, metadata=(expected,)))
     assert gallery.count({"sex": "X"}) == 1
     assert gallery.shortlist(entries.embedding[7:8], 1, "mark == 0.1")[0].ids == ("w 7",)
-    with pytest.raises(GalleryError, match="no entry 'nowhere'"):
+    with pytest.raises(NotFoundError, match="no entry 'nowhere'"):
         gallery.update("nowhere", {"sex": "F"})
 
 
@@ -204,7 +271,7 @@ def test_signals_need_a_model(filled: tuple[Gallery, Entries]) -> None:
 
 def test_the_second_writer_is_refused(ground: Ground) -> None:
     place = ground.place()
-    with Gallery.create(place, ABOUT), pytest.raises(GalleryError, match="is being written by process"):
+    with Gallery.create(place, ABOUT), pytest.raises(LockedError, match=f"is being written by process {os.getpid()}"):
         Gallery.open(place)
     Gallery.open(place).close()
 
@@ -221,9 +288,9 @@ def test_readers_see_what_the_writer_writes(ground: Ground) -> None:
         writer.optimize()
         assert len(reader.shortlist(entries.embedding[:1], 60)[0].ids) == 59
         with pytest.raises(GalleryError):
-            reader.add(entries)
+            reader.add(entries, existing="replace")
         with pytest.raises(GalleryError):
-            reader.remove(IDS)
+            reader.remove(IDS, missing="ignore")
         assert len(writer) == 59
 
 
@@ -244,12 +311,11 @@ def test_threads_share_a_gallery(filled: tuple[Gallery, Entries]) -> None:
 
 def test_create_refuses_what_is_there_and_open_what_is_not(ground: Ground) -> None:
     place = ground.place()
-    with pytest.raises(GalleryError, match="no gallery"):
-        Gallery.open(place)
-    with pytest.raises(GalleryError, match="no gallery"):
-        Gallery.open(place, read_only=True)
+    for call in (Gallery.open, lambda place: Gallery.open(place, read_only=True), Gallery.upgrade):
+        with pytest.raises(NotFoundError, match="no gallery"):
+            call(place)
     Gallery.create(place, ABOUT).close()
-    with pytest.raises(GeoPatchError, match="exists already"):
+    with pytest.raises(ExistsError, match="exists already"):
         Gallery.create(place, ABOUT)
 
 
@@ -259,7 +325,7 @@ def test_a_batch_is_added_whole_or_not_at_all(filled: tuple[Gallery, Entries], m
     bad = entries_of([*IDS[:4], "new"], seed=3)
     object.__setattr__(bad, "records", (*bad.records[:3], None, bad.records[4]))  # past the check: the engine finds it
     with pytest.raises(GalleryError):
-        gallery.add(bad)
+        gallery.add(bad, existing="replace")
     assert same(gallery.fetch(IDS), entries)
     assert "new" not in gallery
 

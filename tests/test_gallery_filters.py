@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geopatch.engines import as_filter, parse_where
+from geopatch.engines import as_filter
+from geopatch.engines.filters import parse_where
 from geopatch.errors import GalleryError
 
 ROW: dict[str, Any] = {

@@ -12,7 +12,7 @@ import pytest
 from galleries import ABOUT, agrees, entries_of, naive_shortlist
 
 from geopatch.engines import Entries, as_filter, embedded, index
-from geopatch.engines.tail import Tail, top
+from geopatch.engines.index import UnindexedRows, top
 from geopatch.errors import GalleryError, MissingExtraError
 from geopatch.gallery import Gallery
 
@@ -90,7 +90,7 @@ def test_entries_that_changed_since_are_found_as_they_are(place: Path, entries: 
     fresh = entries_of(["new 1", *IDS[:50]], seed=5, keep_windows=False)
     with Gallery.open(place) as gallery:
         gallery.remove(IDS[100:400])
-        gallery.add(fresh)
+        gallery.add(fresh, existing="replace")
         gallery.update(IDS[60], {"mark": 1})
         assert gallery.shortlist(fresh.embedding[:2], 1)[1].ids == (IDS[0],)
         old = gallery.shortlist(entries.embedding[:1], 5)[0]
@@ -181,19 +181,19 @@ def test_without_the_library_a_small_gallery_works(
             gallery.optimize()
 
 
-def test_the_tail_equals_a_plain_sort() -> None:
+def test_unindexed_rows_equal_a_plain_sort() -> None:
     draw = np.random.default_rng(0)
     vectors = draw.normal(size=(5000, 4)).astype(np.float32)
-    tail = Tail(4)
+    rows = UnindexedRows(4)
     for start in range(0, 5000, 700):
         numbers = np.arange(start, min(start + 700, 5000), dtype=np.int64) * 3
-        tail.append(numbers, vectors[start : start + 700])
+        rows.append(numbers, vectors[start : start + 700])
     gone = np.asarray([0, 3, 4, 300, 20_000], dtype=np.int64)
-    tail.forget(gone)
+    rows.forget(gone)
     allowed = np.flatnonzero(draw.uniform(size=5000) < 0.3) * 3
     query = draw.normal(size=(1, 4)).astype(np.float32)
     for some in (None, allowed):
-        numbers, scores = next(tail.best(query, 50, some))
+        numbers, scores = next(rows.best(query, 50, some))
         kept = [n for n in range(5000) if n * 3 not in gone and (some is None or n * 3 in some)]
         plain = sorted(kept, key=lambda n: -float(vectors[n] @ query[0]))[:50]
         assert numbers.tolist() == [n * 3 for n in plain]

@@ -11,15 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from geopatch.geometry import (
-    DESCRIPTORS,
-    Geometry,
-    affine_residual,
-    geometry,
-    local_residual,
-    motion,
-    residual_norms,
-)
+from geopatch.config import DESCRIPTORS
+from geopatch.geometry import Geometry, affine_residual, geometry, local_residual, motion, residual_norms
 from geopatch.patches import WindowBatch, stack
 from geopatch.scaffold import Scaffold, fixed_scaffold
 from geopatch.signal import Signal

@@ -24,8 +24,12 @@ SOURCES = sorted([*ROOT.rglob("*.py"), *LAB.rglob("*.py")])
 ORDER = (
     "version",
     "errors",
+    "config",
     "storage",
+    "notebook",
+    "arrays",
     "signal",
+    "inputs",
     "warp",
     "protocol",
     "scaffold",
@@ -34,9 +38,11 @@ ORDER = (
     "patches",
     "model",
     "train",
+    "dtw",
     "progress",
     "scoring",
     "encoding",
+    "training_set",
     "estimator",
     "data",
     "evaluate",
@@ -152,6 +158,14 @@ def pickling(path: Path) -> Iterator[str]:
             yield f"{shown(path, node.value.lineno)}: allows pickles"
 
 
+def lines_of_code(path: Path) -> int:
+    """Lines of a file without its docstrings, which may be as long as a user needs them."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    documented = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+    first = [node.body[0] for node in documented if ast.get_docstring(node) is not None]
+    return len(path.read_text().splitlines()) - sum((node.end_lineno or 0) - node.lineno + 1 for node in first)
+
+
 def run_python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
 
@@ -186,7 +200,7 @@ def test_packages_have_no_import_cycle(package: Path) -> None:
 
 
 def test_files_stay_short() -> None:
-    lengths = {shown(path, 1): len(path.read_text().splitlines()) for path in SOURCES}
+    lengths = {shown(path, 1): lines_of_code(path) for path in SOURCES}
     long = {place: length for place, length in lengths.items() if length > MAX_LINES}
     assert not long, f"over {MAX_LINES} lines, is there a second noun in there? {long}"
 
@@ -224,7 +238,7 @@ def test_training_needs_only_torch_numpy_and_safetensors() -> None:
     [
         ("geopatch.signal", "geopatch.errors.SignalError", True),
         ("geopatch.errors", "geopatch.signal.Signal", False),
-        ("geopatch.model.stem", "geopatch.model.gate.Gate", True),
+        ("geopatch.model.stem", "geopatch.model.layers.Gate", True),
         ("geopatch.model.stem", "geopatch.train.fit", False),
         ("geopatch.data.archive", "geopatch.Signal", False),
         ("geopatch.data.archive", "numpy.array", True),

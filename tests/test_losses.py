@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from geopatch.train.losses import classification, decorrelation, reconstruction, supervised_contrastive
+from geopatch.train.objective import classification, decorrelation, reconstruction, supervised_contrastive
 
 
 def unit(*shape: int) -> Tensor:

@@ -16,10 +16,10 @@ from torch import Tensor
 from torchmetrics.retrieval import RetrievalHitRate, RetrievalMAP, RetrievalMRR
 
 from geopatch.errors import SignalError
-from geopatch.evaluate.metrics import Ranking, Scores, retrieval_scores
+from geopatch.evaluate.metrics import RetrievalScores, ScoredQueries, retrieval_scores
 
 
-def random_ranking(seed: int, queries: int = 17, gallery: int = 23, levels: int | None = None) -> Ranking:
+def random_ranking(seed: int, queries: int = 17, gallery: int = 23, levels: int | None = None) -> ScoredQueries:
     """Scores without ties, or with `levels` different values; each query is in the gallery and leaves itself out."""
     generator = torch.Generator().manual_seed(seed)
     if levels is None:  # above 0: torchmetrics' MAP takes nothing else for found
@@ -28,29 +28,29 @@ def random_ranking(seed: int, queries: int = 17, gallery: int = 23, levels: int 
         scores = torch.randint(levels, (queries, gallery), generator=generator).float()
     relevant = torch.rand(queries, gallery, generator=generator) < 0.15
     candidate = torch.arange(gallery) != torch.arange(queries)[:, None]
-    return Ranking(scores, candidate, relevant)
+    return ScoredQueries(scores, candidate, relevant)
 
 
-def chunks(ranking: Ranking, size: int) -> Iterator[Ranking]:
+def chunks(ranking: ScoredQueries, size: int) -> Iterator[ScoredQueries]:
     for part in torch.arange(len(ranking.scores)).split(size):
-        yield Ranking(ranking.scores[part], ranking.candidate[part], ranking.relevant[part])
+        yield ScoredQueries(ranking.scores[part], ranking.candidate[part], ranking.relevant[part])
 
 
-def reordered(ranking: Ranking, order: Tensor) -> Ranking:
-    return Ranking(ranking.scores[:, order], ranking.candidate[:, order], ranking.relevant[:, order])
+def reordered(ranking: ScoredQueries, order: Tensor) -> ScoredQueries:
+    return ScoredQueries(ranking.scores[:, order], ranking.candidate[:, order], ranking.relevant[:, order])
 
 
-def one_query(scores: list[float], relevant: list[int], candidate: list[int] | None = None) -> Ranking:
+def one_query(scores: list[float], relevant: list[int], candidate: list[int] | None = None) -> ScoredQueries:
     kept = torch.ones(1, len(scores)) if candidate is None else torch.tensor([candidate])
-    return Ranking(torch.tensor([scores]), kept.bool(), torch.tensor([relevant]).bool())
+    return ScoredQueries(torch.tensor([scores]), kept.bool(), torch.tensor([relevant]).bool())
 
 
-def assert_same(one: Scores, other: Scores) -> None:
+def assert_same(one: RetrievalScores, other: RetrievalScores) -> None:
     assert one.as_dict() == pytest.approx(other.as_dict(), abs=1e-6)
     assert (one.queries, one.without_positive) == (other.queries, other.without_positive)
 
 
-def expected(ranking: Ranking) -> dict[str, float]:
+def expected(ranking: ScoredQueries) -> dict[str, float]:
     """The obvious slow twin."""
     arrays = zip(ranking.scores.double(), ranking.candidate, ranking.relevant, strict=True)
     ranked = [naive.hits(*(row.numpy() for row in rows)) for rows in arrays]
@@ -104,7 +104,7 @@ def test_what_is_no_candidate_changes_nothing(seed: int, score: float) -> None:
         torch.ones(5, 3, dtype=torch.bool),
     )
     own = (lowest.scores, lowest.candidate, lowest.relevant)
-    wider = Ranking(*(torch.cat([extra, part], dim=1) for extra, part in zip(others, own, strict=True)))
+    wider = ScoredQueries(*(torch.cat([extra, part], dim=1) for extra, part in zip(others, own, strict=True)))
     assert_same(retrieval_scores([wider]), retrieval_scores([lowest]))
 
 
@@ -138,7 +138,7 @@ def test_queries_without_a_positive_are_left_out_and_counted() -> None:
 
 
 @pytest.mark.parametrize("rankings", [[], [one_query([0.9, 0.1], [0, 0])]], ids=["no query", "no positive"])
-def test_without_any_positive_nothing_is_claimed(rankings: list[Ranking]) -> None:
+def test_without_any_positive_nothing_is_claimed(rankings: list[ScoredQueries]) -> None:
     found = retrieval_scores(rankings)
     assert (found.queries, found.without_positive) == (0, len(rankings))
     assert all(math.isnan(value) for value in found.as_dict().values())

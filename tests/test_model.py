@@ -16,13 +16,19 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from geopatch.config import DESCRIPTORS, PRESETS, ModelConfig
 from geopatch.errors import ConfigError, SignalError
-from geopatch.geometry import DESCRIPTORS
-from geopatch.model.aggregate import AGGREGATES, OrderedAggregate, SetAggregate
-from geopatch.model.encoder import AMPLITUDES, PRESETS, STEMS, Encoder, ModelConfig, zscore
-from geopatch.model.fuse import FUSES, Fuse, GeometryEncoder
-from geopatch.model.gate import Gate
-from geopatch.model.operator import RECONSTRUCTIONS, ConditionalOperator, ReconstructionHead
+from geopatch.model.encoder import Encoder, zscore
+from geopatch.model.layers import (
+    ConditionalOperator,
+    Fuse,
+    Gate,
+    GeometryEncoder,
+    OrderedAggregate,
+    PatchEncoder,
+    ReconstructionHead,
+    SetAggregate,
+)
 from geopatch.model.stem import (
     STEP,
     ContextStem,
@@ -32,7 +38,6 @@ from geopatch.model.stem import (
     masked_mean_max,
     spans,
 )
-from geopatch.model.token import PATCH_ENCODERS, PatchEncoder
 from geopatch.patches import PatchBatch, WindowBatch, stack
 from geopatch.scaffold import fixed_scaffold
 from geopatch.signal import Signal
@@ -40,6 +45,10 @@ from geopatch.signal import Signal
 SMALL: dict[str, Any] = {"patch_length": 8, "max_patches": 6, "width": 16, "heads": 2, "embedding": 12, "layers": 2}
 MOST_MFLOP = 30.0
 
+STEMS, PATCH_ENCODERS, AGGREGATES, FUSES, AMPLITUDES, RECONSTRUCTIONS = (
+    ModelConfig.__dataclass_fields__[name].metadata["choices"]
+    for name in ("stem", "patch_encoder", "aggregate", "fuse", "amplitude", "reconstruction")
+)
 CHOICES = list(itertools.product(STEMS, PATCH_ENCODERS, AGGREGATES, FUSES, AMPLITUDES))
 SWITCHES: list[dict[str, Any]] = [
     {"global_branch": False},
@@ -365,7 +374,7 @@ def test_columns_follow_the_descriptors(mixed_signals: list[Signal], amplitude: 
         ({"width": 18, "heads": 2}, r"width must be a multiple of heads \(2\) and of 4, got 18"),
         ({"width": 64, "heads": 5}, r"width must be a multiple of heads \(5\)"),
         ({"dropout": -0.1}, "dropout must be at least 0, got -0.1"),
-        ({"dropout": 1.5}, "1 - dropout must be at least 0, got -0.5"),
+        ({"dropout": 1.5}, "dropout must be at most 1, got 1.5"),
         ({"dropout": float("nan")}, "dropout must be at least 0, got nan"),
     ],
 )
@@ -664,4 +673,4 @@ def test_one_wide_convolution_is_the_same_as_several_narrow_ones(stride: int, sa
     torch.manual_seed(0)
     block = MultiscaleBlock(3, 64, stride).double()
     x = torch.randn(2, samples, 3, dtype=torch.float64)
-    torch.testing.assert_close(block.at_once(x), block.side_by_side(x))
+    torch.testing.assert_close(block.as_one_convolution(x), block.as_branches(x))

@@ -9,13 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate.noise import DescriptorSpread, GeometryNoise
-from geopatch.model import ModelConfig
 from geopatch.model.encoder import Encoder
 from geopatch.patches import PatchBatch, stack
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 
 MODEL = ModelConfig(channels=2, patch_length=4, max_patches=6, width=16, embedding=8, layers=1, heads=1)
 TRAIN = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=4)

@@ -27,15 +27,15 @@ PHONE = {"width": 390, "height": 844}
 def chromium() -> str:
     """Debian's chromium; installed where that can be done, else the tests say why they are skipped."""
     names = ("chromium", "chromium-browser", "google-chrome")
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    if found is None and hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
+    program = next((path for name in names if (path := shutil.which(name))), None)
+    if program is None and hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
         command = ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]
         with suppress(subprocess.TimeoutExpired):
             subprocess.run(command, capture_output=True, timeout=300, check=False)
-        found = shutil.which("chromium")
-    if found is None:
+        program = shutil.which("chromium")
+    if program is None:
         pytest.skip("needs chromium: apt-get install chromium")
-    return found
+    return program
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_drop_mark_search_switch_explain_and_reopen(page: Page, server: Server, 
     opened(page, server)
     assert page.is_visible("#query-empty")
     drop(page, beat)
-    assert "beat · 12 s at 360 Hz" in page.inner_text("#query-told")
+    assert "beat · 12 s at 360 Hz" in page.inner_text("#query-summary")
     assert page.is_hidden("#query-empty")
     brush(page, 3.0, 5.0)
     assert float(page.input_value("#start")) == pytest.approx(3, abs=0.1)
@@ -142,9 +142,9 @@ def test_drop_mark_search_switch_explain_and_reopen(page: Page, server: Server, 
     page.fill("#start", "3")
     page.fill("#stop", "5")
     page.click("#search")
-    found = hits(page)
-    assert found[0] == "119@3s"
-    assert len(found) == 12
+    ids = hits(page)
+    assert ids[0] == "119@3s"
+    assert len(ids) == 12
     assert re.search(r"12 of 71 windows in [\d.]+ ms", page.inner_text("#took"))
     assert page.locator("#hits .hit .line-query").count() == page.locator("#hits .hit .line-hit").count() == 12
 
@@ -170,7 +170,7 @@ def test_drop_mark_search_switch_explain_and_reopen(page: Page, server: Server, 
     assert hits(again) == ranked
     assert "Why hit 2" in again.inner_text("#match-title")
     assert again.is_checked("#scorers input[value=maxsim]")
-    assert "beat" in again.inner_text("#query-told")
+    assert "beat" in again.inner_text("#query-summary")
 
 
 def test_pick_a_record_and_filter(page: Page, server: Server) -> None:
@@ -201,14 +201,14 @@ def test_the_keyboard_is_enough(page: Page, server: Server) -> None:
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_selector("#plot .u-over")
-    assert "record 106" in page.inner_text("#query-told")
+    assert "record 106" in page.inner_text("#query-summary")
     page.focus("#plot")
     page.keyboard.press("ArrowRight")
     assert float(page.input_value("#start")) == pytest.approx(0.25)
     page.keyboard.press("Shift+ArrowRight")
     assert float(page.input_value("#stop")) == pytest.approx(2.5)
     page.keyboard.press("Enter")
-    found = hits(page)
+    ids = hits(page)
     page.focus("#hits .hit")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
@@ -218,10 +218,10 @@ def test_the_keyboard_is_enough(page: Page, server: Server) -> None:
     page.focus("#close-match")
     page.keyboard.press("Enter")
     assert page.locator("#match").count() == 0
-    assert page.evaluate("document.activeElement.dataset.id") == found[2]
+    assert page.evaluate("document.activeElement.dataset.id") == ids[2]
 
 
-def test_states_are_told(page: Page, server: Server, beat: Path, tmp_path: Path) -> None:
+def test_errors_and_empty_results_are_shown(page: Page, server: Server, beat: Path, tmp_path: Path) -> None:
     opened(page, server, "#record=119&start=2&stop=4")
     hits(page)
     page.fill("#where", "beat ==")
@@ -241,7 +241,7 @@ def test_states_are_told(page: Page, server: Server, beat: Path, tmp_path: Path)
     assert "expected 2 fields" in page.inner_text("#problem")
     page.route("**/api/search", lambda route: None)  # never answered
     page.set_input_files("#file", str(beat))
-    page.wait_for_selector("#query-told:has-text('beat')")
+    page.wait_for_selector("#query-summary:has-text('beat')")
     page.click("#search")
     assert page.locator("#hits .ghost").count() == 12
     assert "searching" in page.inner_text("#took")
@@ -259,7 +259,7 @@ def test_a_phone_needs_no_sideways_scrolling(page: Page, server: Server) -> None
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
-def test_a_token_is_asked_for(page: Page, place: Path, tmp_path: Path) -> None:
+def test_a_token_is_requested(page: Page, place: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     with server_of(place, "--token-file", str(tmp_path / "token")) as server:
         page.goto(server.url)
@@ -267,7 +267,7 @@ def test_a_token_is_asked_for(page: Page, place: Path, tmp_path: Path) -> None:
         page.fill("#token", TOKEN)
         page.keyboard.press("Enter")
         page.wait_for_selector("body[data-ready]")
-        assert "71 windows" in page.inner_text("#gallery-told")
+        assert "71 windows" in page.inner_text("#gallery-summary")
 
 
 def test_the_pictures_are_of_the_values(page: Page, server: Server) -> None:

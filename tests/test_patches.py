@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from geopatch.clock import clock_from_anchors
+from geopatch.config import DESCRIPTORS, PatchConfig
 from geopatch.errors import ConfigError, SignalError
-from geopatch.geometry import DESCRIPTORS, motion
-from geopatch.patches import LazyWindows, PatchConfig, WindowBatch, cut, fill_gaps, patchify, stack
+from geopatch.geometry import motion
+from geopatch.patches import LazyWindows, WindowBatch, cut, fill_gaps, patchify, stack
 from geopatch.scaffold import fixed_scaffold
 from geopatch.signal import Signal
 

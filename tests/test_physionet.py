@@ -10,7 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geopatch.data.physionet import BEATS, DS1, DS2, load_database, read_wfdb, subject_of
+from geopatch.data.physionet import (
+    BEATS,
+    DS1,
+    DS2,
+    load_database,
+    read_wfdb,
+    subject_of,
+    unnamed_where_leads_differ,
+)
 from geopatch.data.recording import AAMI, cut_windows
 from geopatch.errors import ConfigError, DataError, MissingExtraError
 
@@ -22,12 +30,14 @@ SYMBOLS = ["+", "N", "V", "~", "A", "N"]
 NOTES = ["(AFIB", "", "", "", "", ""]
 
 
-def write(folder: Path, name: str = "100", samples: int = 400, last_mark: int = 350) -> Path:
+def write(
+    folder: Path, name: str = "100", samples: int = 400, last_mark: int = 350, names: tuple[str, str] = ("MLII", "V5")
+) -> Path:
     folder.mkdir(exist_ok=True)
     time = np.arange(samples) / 360
     leads = np.stack([np.sin(2 * np.pi * time), np.cos(2 * np.pi * time)], axis=1)
     wfdb.wrsamp(
-        name, 360, ["mV", "mV"], ["MLII", "V5"], leads, fmt=["212", "212"], adc_gain=[200, 200], baseline=[0, 0],
+        name, 360, ["mV", "mV"], list(names), leads, fmt=["212", "212"], adc_gain=[200, 200], baseline=[0, 0],
         write_dir=str(folder),
     )  # fmt: skip
     marks = np.asarray([*SAMPLES[:-1], last_mark])
@@ -44,6 +54,20 @@ def test_a_record_has_its_leads_beats_and_rhythm(tmp_path: Path) -> None:
         (36, "N"), (90, "V"), (270, "A"), (350, "N")
     ]  # fmt: skip
     assert (found.rhythm_samples.tolist(), found.rhythm_names.tolist()) == ([0], ["AFIB"])
+
+
+def test_lead_mlii_stands_first_where_a_record_has_it(tmp_path: Path) -> None:
+    first, turned = read_wfdb(write(tmp_path, "100")), read_wfdb(write(tmp_path, "114", names=("V5", "MLII")))
+    assert turned.signal.channels == first.signal.channels == ("MLII", "V5")
+    np.testing.assert_array_equal(turned.signal.values, first.signal.values[:, ::-1])
+    assert read_wfdb(write(tmp_path, "102", names=("V5", "V2"))).signal.channels == ("V5", "V2")
+
+
+def test_leads_that_differ_between_records_have_no_names(tmp_path: Path) -> None:
+    same = [read_wfdb(write(tmp_path, "100")), read_wfdb(write(tmp_path, "114", names=("V5", "MLII")))]
+    assert unnamed_where_leads_differ(same) == same
+    other = unnamed_where_leads_differ([*same, read_wfdb(write(tmp_path, "101", names=("MLII", "V1")))])
+    assert [recording.signal.channels for recording in other] == [(), (), ()]
 
 
 def test_a_database_is_found_under_its_name_or_in_the_folder_itself(tmp_path: Path) -> None:

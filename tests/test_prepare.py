@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from geopatch.data.cache import Cache, window_pairs, write_cache
+from geopatch.data.cache import HEADER, Cache, window_pairs, write_cache
+from geopatch.data.collection import WindowSet
 from geopatch.data.prepare import prepare
-from geopatch.data.recording import WindowConfig, WindowSet, cut_windows
+from geopatch.data.recording import WindowConfig, cut_windows
 from geopatch.data.sample import basic_motions, mitdb_minutes
 from geopatch.errors import ConfigError, DataError
 
@@ -47,6 +49,14 @@ def test_a_damaged_cache_is_made_anew(root: Path, tmp_path: Path) -> None:
     os.truncate(stack, stack.stat().st_size - 4)
     assert prepare("Toy", root, tmp_path).built
     Cache(tmp_path / "Toy").verify()
+
+
+def test_a_cache_of_an_earlier_format_is_made_anew(root: Path, tmp_path: Path) -> None:
+    header = prepare("Toy", root, tmp_path).cache.folder / HEADER
+    assert not prepare("Toy", root, tmp_path).built
+    header.write_text(json.dumps({**json.loads(header.read_text()), "format": 1, "rate_hz": 1.0}))
+    assert Cache(tmp_path / "Toy").header.rate_hz is None, "it can still be read"
+    assert prepare("Toy", root, tmp_path).built
 
 
 def test_a_cache_alone_is_taken_as_it_is(root: Path, tmp_path: Path) -> None:

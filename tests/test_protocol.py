@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geopatch.errors import ConfigError
-from geopatch.evaluate import protocol
 from geopatch.protocol import MEANING, Places, Protocol, places
 from geopatch.signal import Signal
 
@@ -86,7 +85,7 @@ def test_digests_differ_between_protocols_and_guard_gaps() -> None:
 
 def test_the_digest_changes_with_the_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     before = Protocol().digest
-    monkeypatch.setitem(protocol.MEANING, "standard", "every candidate")
+    monkeypatch.setitem(MEANING, "standard", "every candidate")
     assert Protocol().digest != before
 
 

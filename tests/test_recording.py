@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geopatch.data.recording import UNKNOWN, Recording, WindowConfig, WindowSet, aami_class, cut_windows, spans, targets
+from geopatch.data.collection import UNKNOWN, WindowSet
+from geopatch.data.recording import Recording, WindowConfig, aami_class, cut_windows, spans, targets
 from geopatch.data.sample import mitdb_minutes
 from geopatch.errors import ConfigError, SignalError
 from geopatch.signal import Signal
@@ -74,7 +75,7 @@ def test_a_collection_leaves_out_what_is_unknown() -> None:
 
 
 def test_resampling_moves_the_marks_along() -> None:
-    moved = recording().resampled(25.0)
+    moved = recording().at_rate(25.0)
     assert moved.beat_samples.tolist() == [25, 75, 125, 175, 225]
     assert moved.rhythm_samples.tolist() == [0, 150]
     assert moved.signal.length == 250
@@ -166,3 +167,32 @@ def test_windows_carry_the_anchors_of_their_source(source: str) -> None:
 def test_unknown_anchors_are_refused() -> None:
     with pytest.raises(ConfigError, match="anchors must be one of annotated, detected, none"):
         WindowConfig(anchors="guessed")
+
+
+def test_a_recording_without_a_rate_is_taken_to_have_that_of_its_windows() -> None:
+    plain = recording()
+    unknown = Recording(Signal.from_array(plain.signal.values, id="r"), "s", plain.beat_samples, plain.beat_symbols)
+    windows = cut_windows("one", [unknown], CONFIG)
+    assert {(signal.rate_hz, signal.length) for signal in windows.signals} == {(100.0, 200)}
+    np.testing.assert_array_equal(windows.signals[1].values, plain.signal.values[100:300])
+
+
+def test_real_one_hertz_recordings_keep_their_time() -> None:
+    slow = Recording(Signal.from_array(np.sin(np.arange(100) / 9), id="r", rate_hz=1.0), "s")
+    windows = cut_windows("one", [slow], WindowConfig(rate_hz=2.0, length_s=20.0, overlap=0.0))
+    assert [(signal.start_s, signal.duration_s) for signal in windows.signals] == [(n * 20.0, 20.0) for n in range(5)]
+
+
+def test_a_signal_keeps_its_own_anchors_where_no_beats_are_annotated() -> None:
+    marks = np.asarray([100.0, 300.0, 500.0])
+    marked = Recording(Signal.from_array(recording().signal.values, id="r", rate_hz=100.0, anchors=marks), "s")
+    window = cut_windows("one", [marked], CONFIG).signals[2]
+    assert window.anchors is not None
+    assert (window.start_s + window.anchors / 100).tolist() == [1.0, 3.0, 5.0]
+
+
+def test_a_recording_is_one_line_and_a_row_in_notebooks() -> None:
+    assert repr(recording()) == (
+        "Recording('r', 1000 samples at 100 Hz, 1 channel, subject subject of r, 5 beats, 2 rhythms)"
+    )
+    assert "<svg" in recording()._repr_html_()

@@ -10,18 +10,17 @@ import naive
 import numpy as np
 import pytest
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.collection import Collection
 from geopatch.errors import ConfigError, SignalError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import retrieval
-from geopatch.evaluate.retrieval import Encoded, Trained, evaluate, score, train
+from geopatch.evaluate.retrieval import EncodedSide, Trained, evaluate, score, train
 from geopatch.evaluate.rows import Row, config_digest
 from geopatch.evaluate.stress import Stress, curve, default_stresses
-from geopatch.model import ModelConfig
 from geopatch.protocol import Protocol, places
-from geopatch.scoring import SCORERS
+from geopatch.scoring import encoded_scorers
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 from geopatch.warp import warped
 
 MODEL = ModelConfig(patch_length=4, max_patches=6, width=16, embedding=8, layers=1, heads=1)
@@ -42,7 +41,7 @@ def waves(name: str, seed: int, count: int = 12) -> Collection:
 
 @pytest.fixture(scope="module")
 def trained() -> Trained:
-    return train(waves("waves_TRAIN", 0), GeoPatch(model=MODEL, train=TRAIN, seed=5, device="cpu"), "tiny")
+    return train(waves("waves_TRAIN", 0), GeoPatch(model=MODEL, train=TRAIN, random_state=5, device="cpu"), "tiny")
 
 
 @pytest.fixture(scope="module")
@@ -144,15 +143,15 @@ def test_a_copy_in_the_gallery_is_found_first(trained: Trained) -> None:
 def test_a_saved_model_is_measured_alike(trained: Trained, split: Collection, rows: list[Row], tmp_path: Path) -> None:
     trained.estimator.save(tmp_path / "model")
     loaded = GeoPatch.load(tmp_path / "model", device="cpu")
-    again = evaluate(Trained(loaded, "tiny", loaded.seed, trained.fit_s), split)
+    again = evaluate(Trained(loaded, "tiny", loaded.seed_, trained.fit_s), split)
     for row, other in zip(rows, again, strict=True):
         assert replace(other, encode_s=row.encode_s, peak_memory_mb=row.peak_memory_mb) == row
 
 
 def test_every_stress_and_scorer_has_its_row(trained: Trained, split: Collection) -> None:
-    found = evaluate(trained, split, stresses=default_stresses(), scorers=SCORERS)
+    found = evaluate(trained, split, stresses=default_stresses(), scorers=encoded_scorers())
     assert [(row.stress, row.scorer) for row in found] == [
-        (stress.text, scorer) for stress in default_stresses() for scorer in SCORERS
+        (stress.text, scorer) for stress in default_stresses() for scorer in encoded_scorers()
     ]
     assert len({row.stress_digest for row in found}) == len(default_stresses())
     assert all(math.isfinite(value) for row in found for value in row.scores.values())
@@ -242,7 +241,7 @@ def test_score_of_queries_without_a_right_candidate(trained: Trained, split: Col
     """With a label each, the query itself left out, no query has a right candidate."""
     gallery = trained.estimator.encode(split.signals)
     labels, where = np.asarray(gallery.ids), places(split.signals)
-    encoded = Encoded(gallery, where, labels)
+    encoded = EncodedSide(gallery, where, labels)
     assert score(encoded, encoded, Protocol(), "cosine").queries == 0
 
 

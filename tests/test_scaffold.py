@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from geopatch.config import PatchConfig
 from geopatch.geometry import motion
-from geopatch.patches import PatchBatch, PatchConfig, patchify, stack
+from geopatch.patches import PatchBatch, patchify, stack
 from geopatch.scaffold import Scaffold, adaptive_scaffold, fixed_scaffold, random_scaffold
 from geopatch.signal import Signal
 from geopatch.warp import warped

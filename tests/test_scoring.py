@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
 import naive
 import numpy as np
@@ -10,14 +13,29 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from naive_search import ABOUT, entries_of
 from torch import Tensor
 from torch.nn import functional as F
 
+from geopatch import scoring
 from geopatch.errors import ConfigError
-from geopatch.scoring import LOCAL, SCORERS, SHARPNESS, bridge, maxsim, rerank, similarities, symmetric_maxsim
-from geopatch.search.late import late_scores, one_thread
+from geopatch.gallery import Gallery
+from geopatch.scoring import (
+    SCORERS,
+    SHARPNESS,
+    Scorer,
+    bridge,
+    encoded_scorers,
+    maxsim,
+    rerank,
+    similarities,
+    symmetric_maxsim,
+)
+from geopatch.search.options import SearchOptions
+from geopatch.search.ranking import one_thread
 
 COUNTS = [4, 1, 3, 2, 4]  # valid tokens of each candidate
+LATE = tuple(name for name in encoded_scorers() if SCORERS[name].tokens is not None)
 
 
 def tokens_of(*counts: int, size: int = 4, width: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -28,7 +46,7 @@ def tokens_of(*counts: int, size: int = 4, width: int = 3, seed: int = 0) -> tup
 
 
 def pairs(query: Tensor, query_valid: Tensor, tokens: Tensor, valid: Tensor) -> Tensor:
-    """Similarities of every query with every candidate."""
+    """Similarities (Q, I, N, J) of every query with every candidate."""
     many = len(query)
     return similarities(query, query_valid, tokens.expand(many, *tokens.shape), valid.expand(many, *valid.shape))
 
@@ -61,8 +79,8 @@ def test_the_bridge_runs_from_the_mean_to_the_max() -> None:
     query, query_valid = tokens_of(3, 4)
     similarity = pairs(query, query_valid, *tokens_of(4, 2, seed=1))
     known = similarity > -torch.inf
-    means = torch.where(known, similarity, 0.0).sum(-1) / known.sum(-1).clamp(min=1)  # (Q, N, K)
-    mean = means.sum(-1) / query_valid.sum(-1)[:, None]
+    means = torch.where(known, similarity, 0.0).sum(-1) / known.sum(-1).clamp(min=1)  # (Q, I, N)
+    mean = means.sum(-2) / query_valid.sum(-1)[:, None]
     assert torch.allclose(bridge(similarity, 1e-6), mean, atol=1e-5)
     assert torch.allclose(bridge(similarity, 1e4), maxsim(similarity), atol=1e-3)
     rising = torch.stack([bridge(similarity, sharpness) for sharpness in (0.1, 1.0, 10.0, 100.0)])
@@ -96,7 +114,7 @@ def test_a_padded_token_never_wins() -> None:
     similarity = pairs(query, torch.ones(1, 2, dtype=torch.bool), tokens, valid)
     assert maxsim(similarity).item() == pytest.approx((-0.8 - 0.8) / 2)
     assert symmetric_maxsim(similarity).item() == pytest.approx(-0.8)
-    assert maxsim(similarity.mT).item() == pytest.approx(-0.8)
+    assert maxsim(similarity.swapaxes(1, 3)).item() == pytest.approx(-0.8)
 
 
 def test_nothing_to_compare_is_the_worst_score() -> None:
@@ -116,7 +134,7 @@ def test_scores_of_a_window_with_itself_are_one() -> None:
     assert scores.max() <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize("scorer", encoded_scorers())
 @pytest.mark.parametrize("shortlist", [0, 1, 3, 5, 50])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_reranking_equals_its_twin(scorer: str, shortlist: int, seed: int) -> None:
@@ -130,7 +148,7 @@ def test_reranking_equals_its_twin(scorer: str, shortlist: int, seed: int) -> No
         assert scores[q].argsort(descending=True).tolist() == expected
 
 
-@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize("scorer", encoded_scorers())
 def test_what_counts_for_nothing_stays_out(scorer: str) -> None:
     query, query_valid = tokens_of(4)
     tokens, valid = tokens_of(*COUNTS, seed=1)
@@ -148,7 +166,7 @@ def test_the_worst_of_the_shortlist_stays_above_the_best_of_the_rest(scorer: str
     assert scores[0, 0] > scores[0, 1] == 0.89
 
 
-@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize("scorer", encoded_scorers())
 def test_gallery_order_does_not_matter(scorer: str) -> None:
     query, query_valid = tokens_of(4, 2)
     tokens, valid = tokens_of(*COUNTS, seed=1)
@@ -200,9 +218,10 @@ def test_the_shortlist_kernel_equals_torch_and_its_twin(
     cosine = torch.randn(len(counts), generator=torch.Generator().manual_seed(seed)).double()
     similarity = pairs(query, query_valid, tokens, valid)
     given_parts = (query[0].float().numpy(), query_valid[0].numpy(), tokens.float().numpy(), valid.numpy())
-    for scorer, (local, _) in LOCAL.items():
-        found = late_scores(scorer, cosine.float().numpy(), *given_parts)
-        np.testing.assert_allclose(found, local(cosine[None], similarity)[0].numpy(), atol=2e-6)
+    for scorer in LATE:
+        found = SCORERS[scorer].score(cosine.float().numpy(), *given_parts)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, SCORERS[scorer].combine(cosine[None], similarity)[0].numpy(), atol=2e-6)
         for n in range(len(counts)):
             parts = (query[0].numpy(), query_valid[0].numpy(), tokens[n].numpy(), valid[n].numpy())
             expected = {
@@ -219,19 +238,17 @@ def test_a_padded_token_never_wins_in_the_kernel() -> None:
     tokens = np.asarray([[[-1.0, 0.0], [-0.8, -0.6], [0.0, 0.0]]], dtype=np.float32)
     valid, cosine = np.asarray([[True, True, False]]), np.zeros(1, dtype=np.float32)
     everything = np.ones(2, dtype=bool)
-    assert late_scores("maxsim", cosine, query, everything, tokens, valid)[0] == pytest.approx(-0.8)
-    assert late_scores("fused", cosine, query, everything, tokens, valid)[0] == pytest.approx(-0.8)
+    assert SCORERS["maxsim"].score(cosine, query, everything, tokens, valid)[0] == pytest.approx(-0.8)
+    assert SCORERS["fused"].score(cosine, query, everything, tokens, valid)[0] == pytest.approx(-0.8)
 
 
-def test_the_kernel_edits_nothing_and_refuses_other_scorers() -> None:
+def test_scoring_edits_nothing() -> None:
     query, query_valid = tokens_of(3)
     tokens, valid = tokens_of(4, 2, seed=1)
     before = tokens.clone()
     parts = (np.zeros(2, dtype=np.float32), query[0].numpy(), query_valid[0].numpy(), tokens.numpy(), valid.numpy())
-    late_scores("fused", *parts)
+    SCORERS["fused"].score(*parts)
     assert torch.equal(tokens, before)
-    with pytest.raises(ConfigError, match="scorer must be one of maxsim, fused, bridge, got 'dtw'"):
-        late_scores("dtw", *parts)
 
 
 def test_one_thread_gives_back_what_it_took() -> None:
@@ -248,3 +265,54 @@ def test_one_thread_gives_back_what_it_took() -> None:
         with pytest.raises(KeyError), one_thread():
             raise KeyError
         assert threads() == before
+
+
+def strongest(similarity: Any) -> Any:
+    """A toy scorer: the one best pair of tokens of each candidate."""
+    best = similarity.max(-1) if isinstance(similarity, np.ndarray) else similarity.amax(-1)
+    return best.max(-2) if isinstance(best, np.ndarray) else best.amax(-2)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> Scorer:
+    scorer = Scorer("strongest", "the score is the highest similarity of any two patches", tokens=strongest)
+    monkeypatch.setitem(SCORERS, scorer.name, scorer)  # gone again after the test
+    del SCORERS[scorer.name]
+    scoring.register(scorer)
+    return scorer
+
+
+def test_a_scorer_is_added_in_one_place(toy: Scorer, tmp_path: Path) -> None:
+    """Search, evaluation, explanation, certificate and command line take it up; the schema has its name."""
+    entries = entries_of(30)
+    with Gallery.create(tmp_path / "gallery", ABOUT) as gallery:
+        gallery.add(entries)
+        hits = gallery.search("w3", 5, scorer="strongest", certify=True)
+    for hit in hits:
+        row = entries.ids.index(hit.id)
+        pair = entries.tokens[3][entries.valid[3]] @ entries.tokens[row][entries.valid[row]].T
+        assert hit.score == pytest.approx(float(pair.max()), abs=1e-6)
+        assert hit.explain().note == toy.note
+        assert hit.certificate is not None
+        assert "among the 5 best by strongest" in hit.certificate.covers
+    query, valid = tokens_of(4, 2)
+    assert rerank(torch.zeros(2, 2), query.float(), valid, query.float(), valid, "strongest", 2).shape == (2, 2)
+    assert "strongest" in scoring.encoded_scorers()
+    (choices,) = [item.metadata["choices"]() for item in fields(SearchOptions) if item.name == "scorer"]
+    assert "strongest" in choices
+
+
+def test_a_scorer_whose_name_is_taken_is_refused() -> None:
+    with pytest.raises(ConfigError, match="there is a scorer 'fused' already; give another name"):
+        scoring.register(Scorer("fused", "another one"))
+
+
+def test_every_scorer_says_its_least_value_and_how_it_falls_apart() -> None:
+    rng = np.random.default_rng(0)
+    for name, scorer in SCORERS.items():
+        assert scorer.name == name
+        pair = rng.uniform(-1, 1, size=(3, 4)).astype(np.float32)
+        if scorer.tokens is not None:
+            assert np.nansum(scorer.parts(pair)) == pytest.approx(float(scorer.tokens(pair[:, None, :])[0]), abs=1e-6)
+            worst = scorer.combine(np.float32([-1.0]), -np.ones((3, 1, 4), dtype=np.float32))
+            assert worst[0] == pytest.approx(scorer.lowest) or scorer.needs_windows

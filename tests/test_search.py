@@ -15,18 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive_search import ABOUT, entries_of
 
+from geopatch.config import ModelConfig, TrainConfig
+from geopatch.dtw import BAND, WEIGHT, scaled
 from geopatch.engines import Entries, Info
-from geopatch.errors import ConfigError, GalleryError, GeoPatchError, SignalError
+from geopatch.errors import ConfigError, GalleryError, GeoPatchError, NotFoundError, SignalError, StorageError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.model import ModelConfig
 from geopatch.protocol import MEANING, Protocol
-from geopatch.search import Hit, Span, search, search_batch
+from geopatch.scoring import SCORERS
+from geopatch.search import Hit, SearchOptions, Span
 from geopatch.search.certificate import token_certificate
-from geopatch.search.dtw import BAND, WEIGHT, scaled
-from geopatch.search.plan import SCORERS
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
+from geopatch.warp import warped
 
 COUNT = 90
 FAST = tuple(scorer for scorer in SCORERS if scorer != "dtw")
@@ -91,7 +91,7 @@ def test_search_equals_its_twin(gallery: Gallery, scorer: str, protocol: str) ->
     entries = entries_of(COUNT)
     for query in (0, 33, 89):
         for asked in ({}, {"guard_s": 1.5}, {"shortlist": 12}, {"min_gap_s": 2.0}, {"min_score": 0.5}):
-            found = search(gallery, f"w{query}", 12, scorer=scorer, protocol=protocol, **asked)
+            found = gallery.search(f"w{query}", 12, scorer=scorer, protocol=protocol, **asked)
             expected = naive_search.search(entries, query, 12, scorer=scorer, protocol=protocol, **asked)
             assert_same(found, expected)
 
@@ -99,7 +99,7 @@ def test_search_equals_its_twin(gallery: Gallery, scorer: str, protocol: str) ->
 @pytest.mark.parametrize("protocol", STRICT)
 def test_a_filter_and_a_protocol_do_not_starve_the_shortlist(gallery: Gallery, protocol: str) -> None:
     entries = entries_of(COUNT)
-    found = search(gallery, "w7", 10, shortlist=10, where="even == true and place >= 20", protocol=protocol)
+    found = gallery.search("w7", 10, shortlist=10, where="even == true and place >= 20", protocol=protocol)
     expected = naive_search.search(
         entries, 7, 10, shortlist=10, passes=lambda f: f["even"] and f["place"] >= 20, protocol=protocol
     )
@@ -108,7 +108,7 @@ def test_a_filter_and_a_protocol_do_not_starve_the_shortlist(gallery: Gallery, p
 
 
 def test_a_hit_tells_where_it_lies(gallery: Gallery) -> None:
-    hit = search(gallery, "w5", 1)[0]
+    hit = gallery.search("w5", 1)[0]
     entries, n = entries_of(COUNT), int(hit.id[1:])
     assert (hit.record, hit.start_s, hit.stop_s) == (entries.records[n], entries.start_s[n], entries.stop_s[n])
     assert hit.metadata == {"even": n % 2 == 0, "place": n}
@@ -121,16 +121,16 @@ def test_a_hit_tells_where_it_lies(gallery: Gallery) -> None:
 @pytest.mark.parametrize("scorer", FAST)
 def test_a_batch_finds_what_its_queries_find_alone(gallery: Gallery, scorer: str) -> None:
     asked = [f"w{n}" for n in range(0, COUNT, 2)] + ["w3", "w3"]  # more than one chunk, one query twice
-    together = search_batch(gallery, asked, 5, scorer=scorer, protocol="strict-nonoverlap")
+    together = gallery.search_batch(asked, 5, scorer=scorer, protocol="strict-nonoverlap")
     for query, hits in zip(asked, together, strict=True):
-        assert_same(hits, pairs(search(gallery, query, 5, scorer=scorer, protocol="strict-nonoverlap")))
+        assert_same(hits, pairs(gallery.search(query, 5, scorer=scorer, protocol="strict-nonoverlap")))
 
 
 def test_an_empty_batch_and_an_empty_gallery_find_nothing(gallery: Gallery, tmp_path: Path, model: GeoPatch) -> None:
-    assert search_batch(gallery, []) == []
+    assert gallery.search_batch([]) == []
     with Gallery.create(tmp_path / "empty", model) as empty:
-        assert search(empty, windows()[0].values) == []
-    assert search(gallery, "w0", where="place > 1000") == []
+        assert empty.search(windows()[0].values) == []
+    assert gallery.search("w0", where="place > 1000") == []
 
 
 @given(order=st.permutations(range(20)))
@@ -142,7 +142,7 @@ def test_the_order_of_the_gallery_does_not_matter(order: list[int], tmp_path_fac
         filled(f"exact:{folder / 'two'}", entries.take(order)) as two,
     ):
         for scorer in FAST:
-            assert_same(search(two, "w0", scorer=scorer), pairs(search(one, "w0", scorer=scorer)))
+            assert_same(two.search("w0", scorer=scorer), pairs(one.search("w0", scorer=scorer)))
 
 
 def test_equal_scores_come_in_the_order_of_their_ids(tmp_path: Path) -> None:
@@ -150,20 +150,20 @@ def test_equal_scores_come_in_the_order_of_their_ids(tmp_path: Path) -> None:
     same = [0] * 12
     alike = replace(entries, embedding=entries.embedding[same], tokens=entries.tokens[same], valid=entries.valid[same])
     with filled(f"exact:{tmp_path / 'alike'}", alike) as made:
-        assert [hit.id for hit in search(made, "w0", 20)] == sorted(alike.ids[1:])
+        assert [hit.id for hit in made.search("w0", 20)] == sorted(alike.ids[1:])
 
 
 @pytest.mark.parametrize("scorer", FAST)
 def test_asking_for_more_only_adds(gallery: Gallery, scorer: str) -> None:
-    most = pairs(search(gallery, "w4", 50, scorer=scorer, min_gap_s=2.0))
+    most = pairs(gallery.search("w4", 50, scorer=scorer, min_gap_s=2.0))
     for k in (1, 2, 7, 20):
-        assert pairs(search(gallery, "w4", k, scorer=scorer, min_gap_s=2.0)) == most[:k]
-    assert len(search(gallery, "w4", 89)) == 89, "k may be more than the usual shortlist"
+        assert pairs(gallery.search("w4", k, scorer=scorer, min_gap_s=2.0)) == most[:k]
+    assert len(gallery.search("w4", 89)) == 89, "k may be more than the usual shortlist"
 
 
 @pytest.mark.parametrize("gap_s", [0.5, 1.0, 2.0, 100.0])
 def test_hits_of_one_record_keep_their_distance(gallery: Gallery, gap_s: float) -> None:
-    hits = search(gallery, "w4", 50, min_gap_s=gap_s)
+    hits = gallery.search("w4", 50, min_gap_s=gap_s)
     for one in hits:
         for other in hits:
             if one.rank < other.rank and one.record == other.record:
@@ -176,48 +176,48 @@ def test_strict_protocols_never_give_what_they_exclude(gallery: Gallery) -> None
     for query in range(0, COUNT, 7):
         asked = gallery.get(f"w{query}")
         record, start_s, stop_s = asked.records[0], float(asked.start_s[0]), float(asked.stop_s[0])
-        assert all(hit.record != record for hit in search(gallery, f"w{query}", 50, protocol="strict-cross-record"))
-        for hit in search(gallery, f"w{query}", 50, protocol=Protocol("strict-nonoverlap", 0.5)):
+        assert all(hit.record != record for hit in gallery.search(f"w{query}", 50, protocol="strict-cross-record"))
+        for hit in gallery.search(f"w{query}", 50, protocol=Protocol("strict-nonoverlap", 0.5)):
             assert hit.record != record or hit.start_s >= stop_s + 0.5 or hit.stop_s <= start_s - 0.5
 
 
 def test_a_stored_query_does_not_find_itself(gallery: Gallery) -> None:
-    assert all(hit.id != "w4" for hit in search(gallery, "w4", 89))
+    assert all(hit.id != "w4" for hit in gallery.search("w4", 89))
 
 
 def test_a_signal_finds_its_stored_twin_unless_the_protocol_leaves_it_out(encoded: Gallery) -> None:
     query = windows("s", 1)[3]
-    best = search(encoded, query, 1)[0]
+    best = encoded.search(query, 1)[0]
     assert best.id == query.id
     assert best.score == pytest.approx(2.0, abs=1e-5)
-    assert search(encoded, query, 1, protocol="standard")[0].id != query.id
-    assert search(encoded, query.values, 1)[0].id == query.id, "an array is taken at the model's rate"
+    assert encoded.search(query, 1, protocol="standard")[0].id != query.id
+    assert encoded.search(query.values, 1)[0].id == query.id, "an array is taken at the model's rate"
 
 
 @pytest.mark.parametrize("scorer", SCORERS)
 def test_signals_in_a_batch_find_what_they_find_alone(encoded: Gallery, scorer: str) -> None:
     asked: list[Any] = [windows("s", 1)[3], windows("r", 0)[5].values, windows("q", 2)[0], windows("s", 1)[3]]
     asked += [windows("r", 0)[2].id, Span("s", 3.0, 5.0)]
-    for query, hits in zip(asked, search_batch(encoded, asked, 4, scorer=scorer), strict=True):
-        alone = search(encoded, query, 4, scorer=scorer)
+    for query, hits in zip(asked, encoded.search_batch(asked, 4, scorer=scorer), strict=True):
+        alone = encoded.search(query, 4, scorer=scorer)
         assert [hit.id for hit in hits] == [hit.id for hit in alone]
         np.testing.assert_allclose([hit.score for hit in hits], [hit.score for hit in alone], atol=1e-4)
 
 
 def test_a_span_of_a_stored_record(encoded: Gallery) -> None:
-    whole = search(encoded, Span("s", 3.0, 5.0), 3)
-    assert pairs(whole) == pairs(search(encoded, windows("s", 1)[3].id, 3)), "one stored window is that window"
+    whole = encoded.search(Span("s", 3.0, 5.0), 3)
+    assert pairs(whole) == pairs(encoded.search(windows("s", 1)[3].id, 3)), "one stored window is that window"
     cut = recording("s", 1).window(56, 90)
-    joined = search(encoded, Span("s", 3.5, 5.625), 3)
+    joined = encoded.search(Span("s", 3.5, 5.625), 3)
     assert joined[0].query_window is not None
     np.testing.assert_array_equal(joined[0].query_window.values, cut.values)
-    assert_same(joined, pairs(search(encoded, cut, 3)))
-    assert all(hit.record != "s" for hit in search(encoded, Span("s", 3.5, 5.625), protocol="strict-cross-record"))
+    assert_same(joined, pairs(encoded.search(cut, 3)))
+    assert all(hit.record != "s" for hit in encoded.search(Span("s", 3.5, 5.625), protocol="strict-cross-record"))
 
 
 def test_dtw_takes_the_distance_off_the_fused_score_and_brings_its_path(model: GeoPatch, encoded: Gallery) -> None:
     query = windows("s", 1)[3]
-    hits, fused = search(encoded, query, 30, scorer="dtw"), search(encoded, query, 30)
+    hits, fused = encoded.search(query, 30, scorer="dtw"), encoded.search(query, 30)
     assert hits[0].id == query.id
     assert hits[0].score == pytest.approx(2)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
@@ -239,7 +239,7 @@ def test_dtw_takes_the_distance_off_the_fused_score_and_brings_its_path(model: G
 def test_a_wider_band_is_never_further(encoded: Gallery) -> None:
     query = windows("q", 2)[4]
     scores = [
-        {hit.id: hit.score for hit in search(encoded, query, 30, scorer="dtw", band=band)} for band in (0.0, 0.1, 0.5)
+        {hit.id: hit.score for hit in encoded.search(query, 30, scorer="dtw", band=band)} for band in (0.0, 0.1, 0.5)
     ]
     assert all(scores[0][id] <= scores[1][id] <= scores[2][id] for id in scores[0])
     assert sum(scores[0].values()) < sum(scores[2].values())
@@ -249,15 +249,15 @@ def test_dtw_needs_the_values(model: GeoPatch, tmp_path: Path, gallery: Gallery)
     with Gallery.create(tmp_path / "bare", replace_rate(model)) as bare:
         bare.add(windows(), keep_windows=False)
         with pytest.raises(GalleryError, match=r"dtw needs the values of every window.*keep_windows=True"):
-            search(bare, windows()[0], scorer="dtw")
+            bare.search(windows()[0], scorer="dtw")
         with pytest.raises(GalleryError, match=r"keeps no values of record .r. from 0\.5 to 2\.5 s"):
-            search(bare, Span("r", 0.5, 2.5))
+            bare.search(Span("r", 0.5, 2.5))
     with pytest.raises(GalleryError, match="dtw scales windows as the model does; give model="):
-        search(gallery, "w0", scorer="dtw")
+        gallery.search("w0", scorer="dtw")
 
 
 def test_without_windows_no_values_are_read(encoded: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = search(encoded, windows("q", 2)[4], 5)
+    full = encoded.search(windows("q", 2)[4], 5)
     assert all(hit.window is not None for hit in full)
     read, fetch = [], encoded.fetch
 
@@ -266,27 +266,62 @@ def test_without_windows_no_values_are_read(encoded: Gallery, monkeypatch: pytes
         return fetch(ids, with_windows=with_windows)
 
     monkeypatch.setattr(encoded, "fetch", watched)
-    bare = search(encoded, windows("q", 2)[4], 5, windows=False)
+    bare = encoded.search(windows("q", 2)[4], 5, windows=False)
     assert read == [False]
     assert bare == full
     assert all(hit.window is None for hit in bare)
     assert bare[0].explain() is not None
 
 
-def test_an_entry_that_is_taken_out_meanwhile_is_not_missed(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetch, looks = gallery.fetch, [0]
+def failing(gallery: Gallery, monkeypatch: pytest.MonkeyPatch, error: Exception, times: int) -> list[bool]:
+    """Let so many reads of entries fail; what comes back fills with whether each read asked for windows."""
+    fetch, reads = gallery.fetch, []
 
-    def vanishing(ids: Any, *, with_windows: bool = True) -> Entries:
-        looks[0] += 1
-        if looks[0] < 3:
-            raise GalleryError("gallery has no entry 'w8'")
+    def faulty(ids: Any, *, with_windows: bool = True) -> Entries:
+        reads.append(with_windows)
+        if len(reads) <= times:
+            raise error
         return fetch(ids, with_windows=with_windows)
 
-    monkeypatch.setattr(gallery, "fetch", vanishing)
-    assert len(search(gallery, "w0", 5)) == 5
-    looks[0] = -10
-    with pytest.raises(GalleryError, match="no entry 'w8'"):
-        search(gallery, "w0", 5)
+    monkeypatch.setattr(gallery, "fetch", faulty)
+    return reads
+
+
+def test_an_entry_that_is_taken_out_meanwhile_is_not_missed(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(gallery, monkeypatch, NotFoundError("gallery has no entry 'w8'"), 2)
+    assert len(gallery.search("w0", 5)) == 5
+    failing(gallery, monkeypatch, NotFoundError("gallery has no entry 'w8'"), 10)
+    with pytest.raises(NotFoundError, match="no entry 'w8'"):
+        gallery.search("w0", 5)
+
+
+def test_a_fault_of_the_disk_is_raised_at_once(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is read again where reading failed, and no hit comes without its values because of it."""
+    reads = failing(gallery, monkeypatch, StorageError("gallery: the disk refused"), 1)
+    with pytest.raises(StorageError, match="the disk refused"):
+        gallery.search("w0", 5)
+    assert reads == [False]
+
+
+def test_a_fault_while_values_are_read_is_raised(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch = gallery.fetch
+
+    def faulty(ids: Any, *, with_windows: bool = True) -> Entries:
+        if with_windows:
+            raise StorageError("gallery: the disk refused")
+        return fetch(ids, with_windows=with_windows)
+
+    monkeypatch.setattr(gallery, "fetch", faulty)
+    with pytest.raises(StorageError, match="the disk refused"):
+        gallery.search("w0", 5)
+    assert gallery.search("w0", 5, windows=False)
+
+
+def test_an_id_that_is_not_there_is_not_found(gallery: Gallery) -> None:
+    with pytest.raises(NotFoundError, match="no entry 'nobody'"):
+        gallery.search("nobody")
+    with pytest.raises(NotFoundError, match="no window of record 'nobody'"):
+        gallery.search(Span("nobody", 0, 2))
 
 
 @pytest.mark.parametrize(
@@ -304,33 +339,33 @@ def test_an_entry_that_is_taken_out_meanwhile_is_not_missed(gallery: Gallery, mo
 )
 def test_what_cannot_be_asked_is_refused(gallery: Gallery, asked: dict[str, Any], expected: str) -> None:
     with pytest.raises(GeoPatchError, match=expected):
-        search(gallery, "w0", **asked)
+        gallery.search("w0", **asked)
 
 
 def test_queries_that_cannot_be_used_are_refused(encoded: Gallery, gallery: Gallery, model: GeoPatch) -> None:
     with pytest.raises(SignalError, match=r"trained on 2 channel\(s\), these signals have 3"):
-        search(encoded, np.zeros((32, 3)))
+        encoded.search(np.zeros((32, 3)))
     with pytest.raises(GalleryError, match="no entry 'nobody'"):
-        search(encoded, "nobody")
+        encoded.search("nobody")
     with pytest.raises(GalleryError, match="no window of record 'q'"):
-        search(encoded, Span("q", 0, 2))
+        encoded.search(Span("q", 0, 2))
     with pytest.raises(GalleryError, match="do not cover record 's' from 19 to 25 s"):
-        search(encoded, Span("s", 19, 25))
+        encoded.search(Span("s", 19, 25))
     with pytest.raises(ConfigError, match="a span must end after it starts"):
         Span("s", 2, 2)
     with pytest.raises(ConfigError, match="strict-cross-record needs the query's record, and an array has none"):
-        search(encoded, np.ones((32, 2)), protocol="strict-cross-record")
+        encoded.search(np.ones((32, 2)), protocol="strict-cross-record")
     with pytest.raises(GalleryError, match="needs the gallery's model"):
-        search(gallery, np.ones((32, 2)))
+        gallery.search(np.ones((32, 2)))
     with pytest.raises(ConfigError, match="search_batch takes a list of queries"):
-        search_batch(gallery, "w0")
+        gallery.search_batch("w0")
     with pytest.raises(GalleryError, match="holds vectors of the encoder some encoder, the model is"):
-        search(gallery, np.ones((32, 2)), model=model)
+        gallery.search(np.ones((32, 2)), model=model)
 
 
 def test_a_cosine_certificate_is_about_all_candidates(gallery: Gallery) -> None:
     entries, R = entries_of(COUNT), 6
-    hits = search(gallery, "w3", R, scorer="cosine", certify=True)
+    hits = gallery.search("w3", R, scorer="cosine", certify=True)
     cosine = np.sort(np.delete(entries.embedding @ entries.embedding[3], 3))[::-1]
     for hit in hits:
         sure = hit.certificate
@@ -343,10 +378,10 @@ def test_a_cosine_certificate_is_about_all_candidates(gallery: Gallery) -> None:
 
 @pytest.mark.parametrize("scorer", ["maxsim", "fused", "bridge"])
 def test_a_reranked_hit_is_certified_for_what_was_compared(gallery: Gallery, scorer: str) -> None:
-    part = search(gallery, "w3", 4, scorer=scorer, shortlist=20, certify=True)
+    part = gallery.search("w3", 4, scorer=scorer, shortlist=20, certify=True)
     assert all(hit.certificate is not None and hit.certificate.R == 20 for hit in part)
     assert f"which {scorer} ranks in an order not covered" in part[0].certificate.covers  # type: ignore[union-attr]
-    whole = search(gallery, "w3", 5, scorer=scorer, shortlist=200, certify=True)
+    whole = gallery.search("w3", 5, scorer=scorer, shortlist=200, certify=True)
     for hit in whole[:4]:
         assert hit.certificate is not None
         assert hit.certificate.R == 5
@@ -355,14 +390,14 @@ def test_a_reranked_hit_is_certified_for_what_was_compared(gallery: Gallery, sco
 
 
 def test_where_nothing_is_sure_nothing_is_said(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = search(gallery, "w3", 5, scorer="cosine", where="place < 4", certify=True)
+    few = gallery.search("w3", 5, scorer="cosine", where="place < 4", certify=True)
     assert [hit.certificate.radius for hit in few] == [None] * 3  # type: ignore[union-attr]
     assert few[0].certificate.covers == (  # type: ignore[union-attr]
         "no certificate: there are 3 candidates, so every one of them is in the top 5"
     )
     told = gallery.info()
     monkeypatch.setattr(gallery, "info", lambda: Info(told.engine, told.place, told.about, COUNT, COUNT, 0))
-    hits = search(gallery, "w3", 5, scorer="cosine", certify=True)
+    hits = gallery.search("w3", 5, scorer="cosine", certify=True)
     assert all(hit.certificate is not None and hit.certificate.radius is None for hit in hits)
     assert "the index is approximate" in hits[0].certificate.covers  # type: ignore[union-attr]
 
@@ -374,7 +409,7 @@ def test_an_engine_that_rounds_gets_no_certificate(gallery: Gallery, monkeypatch
         return [replace(one, scores=one.scores.round(3)) for one in precise(*arguments)]
 
     monkeypatch.setattr(gallery, "shortlist", rounding)
-    sure = search(gallery, "w3", 5, certify=True)[0].certificate
+    sure = gallery.search("w3", 5, certify=True)[0].certificate
     assert sure is not None
     assert sure.radius is None
     assert "the engine's cosines are off by up to" in sure.covers
@@ -382,8 +417,8 @@ def test_an_engine_that_rounds_gets_no_certificate(gallery: Gallery, monkeypatch
 
 def test_dtw_is_certified_as_fused_is(encoded: Gallery) -> None:
     """What it takes off is a distance of values, which do not drift."""
-    hits = search(encoded, windows("s", 1)[3], 3, scorer="dtw", certify=True)
-    outside = search(encoded, windows("s", 1)[3], 4, scorer="dtw")[3].score
+    hits = encoded.search(windows("s", 1)[3], 3, scorer="dtw", certify=True)
+    outside = encoded.search(windows("s", 1)[3], 4, scorer="dtw")[3].score
     for hit in hits:
         assert hit.certificate == token_certificate("dtw", hit.score, outside, 3)
     assert hits[0].certificate is not None
@@ -394,7 +429,7 @@ def test_drift_within_the_radius_keeps_the_hit(tmp_path: Path) -> None:
     """The whole way: galleries of drifted embeddings, searched again."""
     rng, entries, R = np.random.default_rng(0), entries_of(40), 5
     with filled(f"exact:{tmp_path / 'clean'}", entries) as clean:
-        hits = search(clean, "w0", R, scorer="cosine", certify=True)
+        hits = clean.search("w0", R, scorer="cosine", certify=True)
     for trial, hit in enumerate(hits[:-1] * 3):
         radius = hit.certificate.radius  # type: ignore[union-attr]
         assert radius is not None
@@ -402,4 +437,130 @@ def test_drift_within_the_radius_keeps_the_hit(tmp_path: Path) -> None:
         moved = entries.embedding + 0.999 * radius * drift / np.linalg.norm(drift, axis=1, keepdims=True)
         moved /= np.linalg.norm(moved, axis=1, keepdims=True)
         with filled(f"exact:{tmp_path / str(trial)}", replace(entries, embedding=moved.astype(np.float32))) as drifted:
-            assert hit.id in [found.id for found in search(drifted, "w0", R, scorer="cosine")]
+            assert hit.id in [found.id for found in drifted.search("w0", R, scorer="cosine")]
+
+
+def beats(name: str, seed: int, beats_s: float = 0.75) -> Signal:
+    """Twenty seconds of two channels that share their beats, marked; the second channel is another lead."""
+    rng, time_s = np.random.default_rng(seed), np.arange(320) / 16.0
+    peaks = np.arange(0.3, 20, beats_s) + rng.uniform(-0.1, 0.1, size=len(np.arange(0.3, 20, beats_s)))
+    wave = np.exp(-((time_s[:, None] - peaks) ** 2) / 0.01).sum(1)
+    values = np.stack([wave, 0.3 * np.sin(2 * np.pi * time_s * (1 + seed))], axis=1) + rng.normal(size=(320, 2)) * 0.02
+    return Signal(values, name, 16.0, ("lead", "breath"), anchors=peaks * 16.0)
+
+
+@pytest.fixture(scope="module")
+def by_clock() -> GeoPatch:
+    """A model whose geometry is read on the clock of the anchors."""
+    config = ModelConfig(
+        patch_length=8, max_patches=4, width=16, embedding=8, layers=1, heads=1, geometry_source="clock"
+    )
+    train = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=8)
+    parts = [beats(f"t{n}", n).window(start, start + 32) for n in range(4) for start in range(0, 289, 32)]
+    return GeoPatch(model=config, train=train, device="cpu").fit(parts, None)
+
+
+@pytest.fixture
+def clocked(by_clock: GeoPatch, tmp_path: Path) -> Iterator[Gallery]:
+    with Gallery.create(tmp_path / "clocked", by_clock) as made:
+        made.add(
+            [beats(name, n).window(start, start + 32) for n, name in enumerate("rs") for start in range(0, 289, 16)]
+        )
+        yield made
+
+
+def test_a_model_with_a_clock_searches_by_span(clocked: Gallery) -> None:
+    """A span is put together with its anchors: it is encoded as the same part of the recording is."""
+    cut = beats("s", 1).window(56, 90)
+    assert cut.anchors is not None
+    hits = clocked.search(Span("s", 3.5, 5.625), 8)
+    joined = hits[0].query_window
+    assert joined is not None
+    assert joined.anchors is not None
+    np.testing.assert_allclose(joined.anchors, cut.anchors, atol=1e-5)
+    assert joined.channels == cut.channels
+    assert_same(hits, pairs(clocked.search(cut, 8)))
+
+
+def test_a_model_with_a_clock_searches_by_id_and_at_tempos(clocked: Gallery) -> None:
+    window = beats("s", 1).window(48, 80)
+    plain = clocked.search(window.id, 5)
+    assert_same(plain, pairs(clocked.search(window, 6, protocol="standard"))[:5])
+    for query in (window.id, Span("s", 3.5, 5.625), window):
+        hits = clocked.search(query, 8, tempos=True)
+        for hit in hits:
+            assert hit.query_window is not None
+            assert hit.query_window.anchors is not None
+    moved = clocked.search(window, 38, tempos=True)
+    for hit in moved:
+        assert hit.query_window is not None
+        np.testing.assert_allclose(hit.query_window.anchors, warped(window, hit.tempo).anchors)
+    assert any(hit.tempo for hit in moved)
+
+
+def test_channels_are_matched_by_name(encoded: Gallery) -> None:
+    query = windows("q", 2)[4]
+    turned = replace(query, values=query.values[:, ::-1], channels=("b", "a"))
+    assert_same(encoded.search(turned, 8), pairs(encoded.search(query, 8)))
+    unnamed = replace(turned, channels=())
+    assert pairs(encoded.search(unnamed, 8)) != pairs(encoded.search(query, 8)), "without names they stand as they are"
+    for scorer in SCORERS:
+        assert_same(encoded.search(turned, 8, scorer=scorer), pairs(encoded.search(query, 8, scorer=scorer)))
+    with pytest.raises(SignalError, match=r"channels a, c.*a, b"):
+        encoded.search(replace(query, channels=("a", "c")))
+
+
+def test_precision_does_not_fall_when_channels_change_places(tmp_path: Path) -> None:
+    """Classes differ in which channel is quick: with its channels swapped, a query looks like another class."""
+    config = ModelConfig(patch_length=8, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+    train = TrainConfig(epochs=4, min_steps=20, max_steps=40, batch_size=16)
+    rng, time_s, signals, labels = np.random.default_rng(0), np.arange(32) / 16.0, [], []
+    for n in range(80):
+        label = n % 4
+        speeds = [(1, 4), (4, 1), (2, 6), (6, 2)][label]
+        waves = [np.sin(2 * np.pi * (time_s * speed / 2 + rng.uniform())) for speed in speeds]
+        values = np.stack(waves, axis=1) + rng.normal(size=(32, 2)) * 0.1
+        signals.append(Signal(values, f"w{n}", 16.0, ("a", "b")))
+        labels.append(str(label))
+    model = GeoPatch(model=config, train=train, device="cpu").fit(signals[:60], labels[:60])
+    with Gallery.create(tmp_path / "classes", model) as made:
+        made.add(signals[:60], metadata=[{"label": label} for label in labels[:60]])
+        right = [precision(made, signal, label) for signal, label in zip(signals[60:], labels[60:], strict=True)]
+        turned = [replace(signal, values=signal.values[:, ::-1], channels=("b", "a")) for signal in signals[60:]]
+        swapped = [precision(made, signal, label) for signal, label in zip(turned, labels[60:], strict=True)]
+        blind = [
+            precision(made, replace(signal, channels=()), label)
+            for signal, label in zip(turned, labels[60:], strict=True)
+        ]
+    assert swapped == right
+    assert np.mean(blind) < np.mean(right) - 0.2, "the data must be such that the order matters"
+
+
+def precision(gallery: Gallery, query: Signal, label: str) -> float:
+    return float(np.mean([hit.metadata["label"] == label for hit in gallery.search(query, 10, protocol="standard")]))
+
+
+def test_a_hit_is_one_line_and_a_table_in_notebooks(encoded: Gallery) -> None:
+    hit = encoded.search(windows("q", 2)[4], 1)[0]
+    assert repr(hit) == f"Hit(1, {hit.id!r}, fused {hit.score:.4f}, {hit.start_s:g}-{hit.stop_s:g} s)"
+    assert "\n" not in repr(hit)
+    assert "<table>" in hit._repr_html_()
+    assert "<svg" in hit._repr_html_()
+    assert "<svg" not in hit.with_window(None)._repr_html_()
+
+
+def test_options_and_overrides(gallery: Gallery) -> None:
+    options = SearchOptions(k=4, scorer="cosine")
+    assert pairs(gallery.search("w3", options=options)) == pairs(gallery.search("w3", 4, scorer="cosine"))
+    assert len(gallery.search("w3", 2, options=options)) == 2
+    assert gallery.search("w3", options=options, scorer="maxsim")[0].scorer == "maxsim"
+    with pytest.raises(ConfigError, match="a search has no option 'scoring'; it has k, scorer, shortlist"):
+        gallery.search("w3", scoring="cosine")
+    with pytest.raises(ConfigError, match="guard_s is 2 here and 1 in the protocol"):
+        gallery.search("w3", protocol=Protocol("strict-nonoverlap", 1.0), guard_s=2.0)
+
+
+def test_cosines_are_those_of_the_embeddings(gallery: Gallery) -> None:
+    entries = gallery.fetch([f"w{n}" for n in range(COUNT)])
+    for hit in gallery.search("w3", 5, certify=True):
+        assert hit.cosine == pytest.approx(naive_search.cosine(entries, 3, entries.ids.index(hit.id)), abs=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import Iterator
@@ -19,9 +20,10 @@ from geopatch.data.sample import mitdb_minutes
 from geopatch.errors import GeoPatchError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.search import Span
-from geopatch.server.desk import Desk
-from geopatch.server.searcher import Question, Searcher, Wish
+from geopatch.search import SearchOptions, Span
+from geopatch.server import Settings
+from geopatch.server.searcher import Searcher, SearchRequest
+from geopatch.server.service import SearchService
 from geopatch.signal import Signal
 
 
@@ -168,7 +170,7 @@ def test_explanation_and_certificate_of_a_hit(client: TestClient, gallery: Galle
     assert told["hit"]["explanation"]["matches"] == json.loads(json.dumps(expected["matches"]))
     assert told["hit"]["certificate"]["R"] in (3, 50)
     gone = client.post("/api/explain", json={**asked, "hit": "nowhere"})
-    assert (gone.status_code, "does not find 'nowhere'" in gone.json()["detail"]) == (404, True)
+    assert (gone.status_code, "'nowhere' is not among the hits" in gone.json()["detail"]) == (404, True)
 
 
 def test_records_to_pick_from(client: TestClient, gallery: Gallery) -> None:
@@ -215,7 +217,7 @@ def test_what_a_user_can_cure_is_one_line(client: TestClient, body: Any, status:
 
 
 def test_a_failure_tells_no_details(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Searcher, questions: list[Question]) -> list[Any]:
+    def broken(self: Searcher, requests: list[SearchRequest]) -> list[Any]:
         raise RuntimeError("secret path /etc")
 
     monkeypatch.setattr(Searcher, "answer", broken)
@@ -235,26 +237,25 @@ def test_queries_that_come_together_are_encoded_together(gallery: Gallery, monke
     monkeypatch.setattr(GeoPatch, "encode", counted)
     windows = [window_of(gallery, f"119@{n}s") for n in range(6)]
     scorers = ("fused", "cosine", "dtw")
-    questions: list[Question] = [Question(window, Wish(3, scorers[n % 3])) for n, window in enumerate(windows)]
-    answers = Searcher(gallery).answer(questions)
+    requests = [SearchRequest(window, SearchOptions(k=3, scorer=scorers[n % 3])) for n, window in enumerate(windows)]
+    answers = Searcher(gallery).answer(requests)
     assert sizes == [6]
-    for question, found in zip(questions, answers, strict=True):
+    for request, found in zip(requests, answers, strict=True):
         assert not isinstance(found, GeoPatchError)
-        told, alone = json.loads(found), gallery.search(question.query, 3, scorer=question.wish.scorer)
+        told, alone = json.loads(found), gallery.search(request.query, 3, scorer=request.options.scorer)
         assert [hit["id"] for hit in told["hits"]] == [hit.id for hit in alone]
         assert told["together"] == 6
 
 
 def test_one_bad_query_spoils_no_other(gallery: Gallery) -> None:
     good, bad = window_of(gallery), Signal.from_array(np.zeros((256, 3)), "three channels")
-    wish, other = Wish(2), Wish(2, where=None, protocol="strict-cross-record")
-    answers = Searcher(gallery).answer(
-        [Question(good, wish), Question(bad, wish), Question("nowhere", wish), Question(good, other)]
-    )
+    options, other = SearchOptions(k=2), SearchOptions(k=2, protocol="strict-cross-record")
+    requests = [SearchRequest(query, options) for query in (good, bad, "nowhere")]
+    answers = Searcher(gallery).answer([*requests, SearchRequest(good, other)])
     assert [isinstance(found, GeoPatchError) for found in answers] == [False, True, True, False]
 
 
-def test_true_and_one_are_different_wishes(place: Path, tmp_path: Path) -> None:
+def test_true_and_one_are_different_filters(place: Path, tmp_path: Path) -> None:
     with client_of(make_place(tmp_path)) as client:
         values = np.random.default_rng(0).normal(size=(256, 2)).tolist()
         windows = [{"id": f"n{n}", "values": values, "metadata": {"flag": flag}} for n, flag in enumerate((True, 1))]
@@ -285,19 +286,14 @@ def test_the_page_and_its_files(client: TestClient) -> None:
         assert client.get(f"/page/{name}").status_code == 404
 
 
-def test_a_desk_answers_what_waits_before_it_closes(place: Path) -> None:
-    import asyncio
-
-    from geopatch.server import Settings
-    from geopatch.server.questions import OptionsIn
-
+def test_a_service_answers_what_waits_before_it_closes(place: Path) -> None:
     model = GeoPatch.load(place / "model", device="cpu")
 
     async def ask() -> list[int]:
-        desk = Desk(Gallery.open(place / "gallery", model=model, read_only=True), Settings())
-        asked = [asyncio.create_task(desk.search(OptionsIn.model_validate({"k": 2}), "119@3s")) for _ in range(40)]
+        service = SearchService(Gallery.open(place / "gallery", model=model, read_only=True), Settings())
+        searches = [asyncio.create_task(service.search("119@3s", SearchOptions(k=2))) for _ in range(40)]
         await asyncio.sleep(0)
-        await asyncio.to_thread(desk.close)
-        return [len(json.loads(await one)["hits"]) for one in asked]
+        await asyncio.to_thread(service.close)
+        return [len(json.loads(await one)["hits"]) for one in searches]
 
     assert asyncio.run(ask()) == [2] * 40

@@ -17,10 +17,11 @@ from starlette.testclient import TestClient
 from geopatch.cli import main
 from geopatch.errors import ConfigError
 from geopatch.server import Limits, Settings
-from geopatch.server.batching import Batcher
+from geopatch.server.connections import limited_protocol
 from geopatch.server.guard import HEADERS, READING
-from geopatch.server.patience import patient
+from geopatch.server.metrics import Metrics
 from geopatch.server.refusal import RefusedError
+from geopatch.server.service import Batcher
 from geopatch.server.settings import is_loopback
 
 SEARCH = {"query": {"id": "119@3s"}, "k": 2}
@@ -249,8 +250,8 @@ class server_of_limits:  # noqa: N801
 
         self.inside = client_of(self.place, Settings(limits=self.limits))
         app = self.inside.__enter__().app
-        http = patient(self.limits.head_s)
-        config = uvicorn.Config(app, port=0, lifespan="off", log_level="error", http=http)
+        http = limited_protocol(self.limits, Metrics())
+        config = uvicorn.Config(app, port=0, lifespan="off", log_level="error", http=http, ws="none")
         listening = config.bind_socket()
         self.port = int(listening.getsockname()[1])
         self.server = uvicorn.Server(config)
@@ -277,17 +278,17 @@ def test_overload_is_told_at_once_and_the_queue_does_not_grow() -> None:
     gate, sizes = threading.Event(), list[int]()
 
     class Doubling(Ready):
-        def answer(self, questions: Sequence[int]) -> list[int]:
-            sizes.append(len(questions))
+        def answer(self, requests: Sequence[int]) -> list[int]:
+            sizes.append(len(requests))
             gate.wait(20)
-            return [question * 2 for question in questions]
+            return [request * 2 for request in requests]
 
     async def ask() -> tuple[list[int], list[RefusedError]]:
-        batcher: Batcher[int, int] = Batcher([Doubling()], waiting=10, together=4)
-        first = asyncio.create_task(batcher.ask(0))
+        batcher: Batcher[int, int] = Batcher([Doubling()], queue=10, batch_size=4)
+        first = asyncio.create_task(batcher.submit(0))
         while not sizes:
             await asyncio.sleep(0.01)
-        asked = [asyncio.create_task(batcher.ask(n)) for n in range(1, 16)]
+        asked = [asyncio.create_task(batcher.submit(n)) for n in range(1, 16)]
         await asyncio.sleep(0.05)
         assert batcher.waiting == 10
         gate.set()
@@ -305,14 +306,14 @@ def test_one_who_went_away_is_not_answered() -> None:
     gate, seen = threading.Event(), list[int]()
 
     class Seeing(Ready):
-        def answer(self, questions: Sequence[int]) -> list[int]:
+        def answer(self, requests: Sequence[int]) -> list[int]:
             gate.wait(20)
-            seen.extend(questions)
-            return list(questions)
+            seen.extend(requests)
+            return list(requests)
 
     async def ask() -> None:
-        batcher: Batcher[int, int] = Batcher([Seeing()], waiting=10, together=1)
-        tasks = [asyncio.create_task(batcher.ask(n)) for n in range(4)]
+        batcher: Batcher[int, int] = Batcher([Seeing()], queue=10, batch_size=1)
+        tasks = [asyncio.create_task(batcher.submit(n)) for n in range(4)]
         await asyncio.sleep(0.05)
         tasks[2].cancel()
         await asyncio.sleep(0)
@@ -325,7 +326,7 @@ def test_one_who_went_away_is_not_answered() -> None:
 
 
 def test_overload_of_a_server_is_503_with_retry_after(place: Path) -> None:
-    with client_of(place, Settings(limits=Limits(at_once=0))) as client:
+    with client_of(place, Settings(limits=Limits(requests=0))) as client:
         answer = client.get("/api/info")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
 
@@ -334,13 +335,13 @@ def test_two_workers_answer_at_the_same_time() -> None:
     both = threading.Barrier(2, timeout=20)
 
     class Meeting(Ready):
-        def answer(self, questions: Sequence[int]) -> list[int]:
+        def answer(self, requests: Sequence[int]) -> list[int]:
             both.wait()  # broken, and so an error, where the other does not come
-            return list(questions)
+            return list(requests)
 
     async def ask() -> list[int]:
-        batcher: Batcher[int, int] = Batcher([Meeting(), Meeting()], waiting=10, together=1)
-        found = await asyncio.gather(*(batcher.ask(n) for n in range(4)))
+        batcher: Batcher[int, int] = Batcher([Meeting(), Meeting()], queue=10, batch_size=1)
+        found = await asyncio.gather(*(batcher.submit(n) for n in range(4)))
         await asyncio.to_thread(batcher.close)
         return found
 

@@ -81,19 +81,19 @@ def test_a_header_that_names_other_files_opens_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "values", "rate_hz", "channels"),
     [
-        ("1\n2\n3\n", [[1], [2], [3]], 1.0, ()),
-        ("1,2\n3,4\n", [[1, 2], [3, 4]], 1.0, ()),
-        ("1 2\n3 4", [[1, 2], [3, 4]], 1.0, ()),
-        ("a\tb\n1\t2\n\t4\n", [[1, 2], [np.nan, 4]], 1.0, ("a", "b")),
+        ("1\n2\n3\n", [[1], [2], [3]], None, ()),
+        ("1,2\n3,4\n", [[1, 2], [3, 4]], None, ()),
+        ("1 2\n3 4", [[1, 2], [3, 4]], None, ()),
+        ("a\tb\n1\t2\n\t4\n", [[1, 2], [np.nan, 4]], None, ("a", "b")),
         ("t;x\n0;1,5\n0,5;2,5\n", [[1.5], [2.5]], 2.0, ("x",)),
         ("time,MLII,V5\n0,1,2\n0.01,NaN,4\n0.02,5,?\n", [[1, 2], [np.nan, 4], [5, np.nan]], 100.0, ("MLII", "V5")),
         ("time_ms,x\n0,1\n8,2\n", [[1], [2]], 125.0, ("x",)),
-        ("'sample #','MLII'\n0,995\n1,996\n", [[995], [996]], 1.0, ("MLII",)),
-        ("id,x,label\na,1,N\na,2,V\n", [[1], [2]], 1.0, ("x",)),
-        ("\ufeffx\r\n# a comment\r\n\r\n1\r\n", [[1]], 1.0, ("x",)),
+        ("'sample #','MLII'\n0,995\n1,996\n", [[995], [996]], None, ("MLII",)),
+        ("id,x,label\na,1,N\na,2,V\n", [[1], [2]], None, ("x",)),
+        ("\ufeffx\r\n# a comment\r\n\r\n1\r\n", [[1]], None, ("x",)),
     ],
 )
-def test_tables(text: str, values: list[list[float]], rate_hz: float, channels: tuple[str, ...]) -> None:
+def test_tables(text: str, values: list[list[float]], rate_hz: float | None, channels: tuple[str, ...]) -> None:
     found = read("x.csv", text.encode())
     np.testing.assert_array_equal(found.values, np.asarray(values, dtype=np.float32))
     assert (found.rate_hz, found.channels) == (rate_hz, channels)

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,17 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving import make_place, server_of
 
-from geopatch.errors import GalleryError, GeoPatchError
+from geopatch.errors import GeoPatchError, NotFoundError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.search import Span
-from geopatch.server import wire, worker
-from geopatch.server.refusal import RefusedError
-from geopatch.server.searcher import Question, Searcher, Wish
+from geopatch.search import SearchOptions, Span
+from geopatch.server import worker
+from geopatch.server.refusal import RefusedError, as_refusal
+from geopatch.server.searcher import Searcher, SearchRequest
 from geopatch.server.worker import Worker
 from geopatch.signal import Signal
 
-WISH = Wish(3, "cosine")
+OPTIONS = SearchOptions(k=3, scorer="cosine", windows=False)
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +56,15 @@ def test_a_process_answers_as_the_searcher_does(running: Worker, place: Path) ->
     with Gallery.open(place / "gallery", model=model, read_only=True) as gallery:
         window = gallery.get("119@3s").windows[0]
         assert window is not None
-        wishes = (WISH, Wish(2, "dtw", where="beat == 'N'", certify=True, windows=True), Wish(4, explain=True))
+        dtw = SearchOptions(k=2, scorer="dtw", where="beat == 'N'", certify=True)
         queries = ("119@3s", Span("208", 2.5, 4.25), window, "nowhere")
-        questions = [Question(query, wish) for query in queries for wish in wishes]
-        expected = Searcher(gallery).answer(questions)
-    for outcome, alone in zip(running.answer(questions), expected, strict=True):
+        requests = [
+            SearchRequest(query, options, explain=explain)
+            for query in queries
+            for options, explain in ((OPTIONS, False), (dtw, False), (SearchOptions(k=4), True))
+        ]
+        expected = Searcher(gallery).answer(requests)
+    for outcome, alone in zip(running.answer(requests), expected, strict=True):
         if isinstance(alone, bytes):
             assert told(outcome) == told(alone)
         else:
@@ -71,29 +76,31 @@ def test_what_is_written_is_found_by_the_next_search(running: Worker, place: Pat
     with Gallery.open(place / "gallery", model=GeoPatch.load(place / "model", device="cpu")) as gallery:
         window = gallery.get("119@3s").windows[0]
         assert window is not None
-        question = Question(window, WISH)
+        request = SearchRequest(window, OPTIONS)
         gallery.add([Signal(window.values, "twin", window.rate_hz)])
-        assert "twin" in [hit["id"] for hit in told(running.answer([question])[0])["hits"]]
+        assert "twin" in [hit["id"] for hit in told(running.answer([request])[0])["hits"]]
         gallery.remove("twin")
-        assert "twin" not in [hit["id"] for hit in told(running.answer([question])[0])["hits"]]
+        assert "twin" not in [hit["id"] for hit in told(running.answer([request])[0])["hits"]]
 
 
 def test_a_process_that_was_killed_is_started_again(running: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
 
-    def killed_under_way(pipe: BinaryIO, questions: Sequence[Question]) -> None:
-        kill(running)
-        wire.send_questions(pipe, questions)
+    send = worker.send_requests
 
-    expected = told(running.answer([Question("119@3s", WISH)])[0])
+    def killed_under_way(pipe: BinaryIO, requests: Sequence[SearchRequest]) -> None:
+        kill(running)
+        send(pipe, requests)
+
+    expected = told(running.answer([SearchRequest("119@3s", OPTIONS)])[0])
     kill(running)  # while it has nothing to do: nobody notices
-    assert told(running.answer([Question("119@3s", WISH)])[0]) == expected
+    assert told(running.answer([SearchRequest("119@3s", OPTIONS)])[0]) == expected
     with monkeypatch.context() as change:
-        change.setattr(worker, "send_questions", killed_under_way)
-        outcome = running.answer([Question("119@3s", WISH)] * 2)
+        change.setattr(worker, "send_requests", killed_under_way)
+        outcome = running.answer([SearchRequest("119@3s", OPTIONS)] * 2)
     assert [(one.status, one.headers) for one in outcome if isinstance(one, RefusedError)] == [
         (503, {"Retry-After": "1"})
     ] * 2
-    assert told(running.answer([Question("119@3s", WISH)])[0]) == expected
+    assert told(running.answer([SearchRequest("119@3s", OPTIONS)])[0]) == expected
 
 
 def kill(running: Worker) -> None:
@@ -104,7 +111,7 @@ def kill(running: Worker) -> None:
 
 def test_a_process_that_does_not_start_is_told(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     lost = Worker(place / "nowhere", None)
-    (outcome,) = lost.answer([Question("119@3s", WISH)])
+    (outcome,) = lost.answer([SearchRequest("119@3s", OPTIONS)])
     assert isinstance(outcome, RefusedError)
     assert outcome.status == 503
     assert "did not start" in caplog.text
@@ -130,17 +137,17 @@ def test_a_failure_in_the_process_tells_no_details(caplog: pytest.LogCaptureFixt
         def __init__(self) -> None:
             pass
 
-        def answer(self, questions: Sequence[Question]) -> list[bytes | GeoPatchError]:
+        def answer(self, requests: Sequence[SearchRequest]) -> list[bytes | GeoPatchError]:
             raise RuntimeError("secret path /etc")
 
-    (outcome,) = worker._answered(Broken(), [Question("a", WISH)], "")
+    (outcome,) = worker._outcomes(Broken(), [SearchRequest("a", OPTIONS)], "")
     assert isinstance(outcome, RefusedError)
     assert (outcome.status, str(outcome)) == (500, "the server failed; its log says why")
     assert "secret path" in caplog.text
 
 
 def test_where_the_gallery_lies_is_not_told() -> None:
-    refusal = worker._refused(GalleryError("gallery /home/x/g has no entry 'a'"), "/home/x/g")
+    refusal = as_refusal(NotFoundError("gallery /home/x/g has no entry 'a'"), "/home/x/g")
     assert (refusal.status, str(refusal)) == (404, "the gallery has no entry 'a'")
 
 
@@ -151,41 +158,48 @@ def test_where_the_gallery_lies_is_not_told() -> None:
     st.text(min_size=1, max_size=20),
     st.sampled_from([None, "beat == 'V'", {"flag": True}, {"flag": 1}]),
 )
-def test_questions_arrive_as_they_were_sent(values: list[float], name: str, where: Any) -> None:
-    signal = Signal(np.asarray(values, np.float32)[:, None], name, 128.0, ("a",), name, 1.5)
-    sent = [Question(query, Wish(where=where, min_score=0.1)) for query in (signal, name, Span(name, 0.0, 1.5), signal)]
+def test_requests_arrive_as_they_were_sent(values: list[float], name: str, where: Any) -> None:
+    bare = Signal(np.asarray(values, np.float32)[:, None], name, None, ("a",), name, 1.5)
+    signal = replace(bare, rate_hz=128.0, anchors=np.asarray([-3.5, 0.0, 7.25]))
+    options = SearchOptions(where=where, min_score=0.1, protocol="strict-cross-record")
+    queries = (signal, name, Span(name, 0.0, 1.5), bare, signal)
+    sent = [SearchRequest(query, options, explain=True, hit=name) for query in queries]
     pipe = io.BytesIO()
-    wire.send_questions(pipe, sent)
+    worker.send_requests(pipe, sent)
     pipe.seek(0)
-    for came, question in zip(wire.receive_questions(pipe), sent, strict=True):
-        assert repr(came.wish) == repr(question.wish)  # as text, where 1 is not True
-        if isinstance(question.query, Signal):
+    for came, request in zip(worker.receive_requests(pipe), sent, strict=True):
+        assert repr(came.options) == repr(request.options)  # as text, where 1 is not True
+        assert (came.explain, came.hit) == (True, name)
+        if isinstance(request.query, Signal):
             assert isinstance(came.query, Signal)
             np.testing.assert_array_equal(came.query.values, signal.values)
-            assert (came.query.id, came.query.rate_hz, came.query.channels) == (name, 128.0, ("a",))
+            assert (came.query.id, came.query.rate_hz, came.query.channels) == (name, request.query.rate_hz, ("a",))
             assert (came.query.record, came.query.start_s) == (name, 1.5)
+            assert (came.query.anchors is None) == (request.query.anchors is None)
+            if came.query.anchors is not None:
+                np.testing.assert_array_equal(came.query.anchors, [-3.5, 0.0, 7.25])
         else:
-            assert came.query == question.query
+            assert came.query == request.query
 
 
 @given(st.lists(st.one_of(st.binary(max_size=50), st.text(max_size=20)), max_size=8), st.integers(1, 60))
 def test_answers_arrive_as_they_were_sent(given_: list[bytes | str], parcel: int) -> None:
     sent = [one if isinstance(one, bytes) else RefusedError(422, one, {"Retry-After": "1"}) for one in given_]
-    pipe, usual = io.BytesIO(), wire.PARCEL
+    pipe, usual = io.BytesIO(), worker.PARCEL
     try:
-        wire.PARCEL = parcel
-        wire.send_answers(pipe, sent)
+        worker.PARCEL = parcel
+        worker.send_answers(pipe, sent)
     finally:
-        wire.PARCEL = usual
+        worker.PARCEL = usual
     pipe.seek(0)
-    came = list(wire.receive_answers(pipe, len(sent)))
+    came = list(worker.receive_answers(pipe, len(sent)))
     assert [str(one) for one in came] == [str(one) for one in sent]
     assert not pipe.read()
 
 
 def test_half_a_message_is_the_end() -> None:
     pipe = io.BytesIO()
-    wire.send_questions(pipe, [Question("a", WISH)])
+    worker.send_requests(pipe, [SearchRequest("a", OPTIONS)])
     for size in (0, 5, len(pipe.getvalue()) - 1):
         with pytest.raises(EOFError, match="the other side is gone"):
-            wire.receive_questions(io.BytesIO(pipe.getvalue()[:size]))
+            worker.receive_requests(io.BytesIO(pipe.getvalue()[:size]))

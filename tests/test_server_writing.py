@@ -6,7 +6,6 @@ import os
 import random
 import re
 import signal
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -22,10 +21,10 @@ from starlette.testclient import TestClient
 
 from geopatch.data.recording import Recording, WindowConfig, cut_windows
 from geopatch.engines.about import About, Widths
-from geopatch.errors import GalleryError
+from geopatch.errors import StorageError
 from geopatch.gallery import Gallery
-from geopatch.server.ingest import Stream
 from geopatch.server.refusal import RefusedError
+from geopatch.server.writer import Stream
 from geopatch.signal import Signal
 
 KILLS = int(os.environ.get("GEOPATCH_KILLS", "2"))
@@ -50,12 +49,12 @@ def window(n: int) -> dict[str, object]:
 
 def test_added_windows_are_found_and_removed_ones_are_not(client: TestClient) -> None:
     answer = client.post("/api/windows", json={"windows": [window(1), window(2)]}, headers=WRITER)
-    assert answer.json() == {"written": 2, "ids": ["new 1", "new 2"]}
+    assert answer.json() == {"written": 2, "ids": ["new 1", "new 2"], "skipped": []}
     found = client.post("/api/search", json={"query": {"signal": {"values": window(2)["values"]}}, "k": 1}).json()
     assert found["hits"][0]["id"] == "new 2"
     assert found["hits"][0]["metadata"] == {"n": 2}
     gone = client.request("DELETE", "/api/windows", json={"ids": ["new 2", "nowhere"]}, headers=WRITER)
-    assert gone.json() == {"removed": 1}
+    assert gone.json() == {"removed": 1, "missing": ["nowhere"]}
     assert client.get("/api/window", params={"id": "new 2"}).status_code == 404
     assert client.get("/api/window", params={"id": "new 1"}).status_code == 200
 
@@ -254,11 +253,14 @@ def test_a_gallery_that_is_optimised_can_be_searched(client: TestClient, monkeyp
     assert client.get("/api/info").json()["optimizing"] is False
 
 
-def test_a_full_disk_is_no_fault_of_the_client(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_no_fault_of_the_client(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def full(self: Gallery, *given: object, **told: object) -> int:
-        raise GalleryError("gallery: the disk is full; free some space") from sqlite3.OperationalError("full")
+        raise StorageError("gallery: the disk is full; free some space")
 
     monkeypatch.setattr(Gallery, "add", full)
     answer = client.post("/api/windows", json={"windows": [window(1)]}, headers=WRITER)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    assert "the disk is full" in answer.json()["detail"]
+    assert "the log of the server says why" in answer.json()["detail"]
+    assert "the disk is full" in caplog.text

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geopatch.errors import MissingExtraError, SignalError
-from geopatch.signal import Signal, _natural, as_signals, frame_labels, from_frame
+from geopatch.inputs import as_signals, frame_labels, from_frame
+from geopatch.signal import Signal
 
 Frame = Callable[[dict[str, list[Any]]], Any]
 
@@ -154,7 +155,9 @@ def test_resampling_keeps_an_unmeasured_channel_unmeasured() -> None:
 
 def test_resampling_to_no_rate_is_refused() -> None:
     with pytest.raises(SignalError, match=r"signal 'x': can resample 0\.001 Hz and more, not 1\.0 to 0"):
-        Signal.from_array([1.0, 2.0], id="x").resampled(0)
+        Signal.from_array([1.0, 2.0], id="x", rate_hz=1.0).resampled(0)
+    with pytest.raises(SignalError, match="signal 'x' has no rate to be resampled from; give it its rate_hz"):
+        Signal.from_array([1.0, 2.0], id="x").resampled(10)
 
 
 def test_resampling_does_not_drift_over_a_long_signal() -> None:
@@ -229,15 +232,15 @@ LONG: dict[str, list[Any]] = {
 
 def test_long_frames_group_by_id_and_order_by_time(frame: Frame) -> None:
     signals = from_frame(frame(LONG), rate_hz=5.0)
-    assert [signal.id for signal in signals] == ["2", "10"]
-    assert same(signals[0], [[20, 3], [21, 3], [22, np.nan]])
-    assert same(signals[1], [[10, 1], [11, 1]])
+    assert [signal.id for signal in signals] == ["10", "2"], "in the order in which they first appear"
+    assert same(signals[0], [[10, 1], [11, 1]])
+    assert same(signals[1], [[20, 3], [21, 3], [22, np.nan]])
     assert all(signal.channels == ("x", "y") and signal.rate_hz == 5.0 for signal in signals)
 
 
 def test_long_frames_without_time_keep_the_order_of_rows(frame: Frame) -> None:
     signals = from_frame(frame({name: LONG[name] for name in ("id", "x")}))
-    assert [signal.values.ravel().tolist() for signal in signals] == [[22, 20, 21], [11, 10]]
+    assert [signal.values.ravel().tolist() for signal in signals] == [[11, 10], [22, 20, 21]]
 
 
 def test_wide_frames_have_a_signal_in_each_row(frame: Frame) -> None:
@@ -254,7 +257,7 @@ def test_wide_frames_have_a_signal_in_each_row(frame: Frame) -> None:
 def test_labels_stand_in_the_order_of_signals(frame: Frame) -> None:
     labels = frame_labels(frame(LONG))
     assert labels is not None
-    assert labels.tolist() == ["a", "b"]
+    assert labels.tolist() == ["b", "a"]
 
 
 @pytest.mark.parametrize("ids", [["b", "a", "10", "9"], ["²", "2", "①", "1"], [2.5, 10.0, 1.0, 0.5]])
@@ -262,7 +265,25 @@ def test_signals_and_labels_agree_whatever_the_ids(frame: Frame, ids: list[Any])
     table = frame({"id": ids, "x": [0.0, 1.0, 2.0, 3.0], "label": ["0", "1", "2", "3"]})
     labels = frame_labels(table)
     assert labels is not None
-    assert [str(int(signal.values.item())) for signal in from_frame(table)] == labels.tolist()
+    assert [str(int(signal.values.item())) for signal in from_frame(table)] == labels.tolist() == ["0", "1", "2", "3"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3)), min_size=1, max_size=30))
+def test_ids_keep_their_order_of_appearance_and_rows_that_of_time(rows: list[tuple[int, int]]) -> None:
+    ids, times = [f"s{id}" for id, _ in rows], [time for _, time in rows]
+    for make in (pd.DataFrame, pl.DataFrame):
+        signals = from_frame(make({"id": ids, "time": times, "x": [float(n) for n in range(len(rows))]}))
+        assert [signal.id for signal in signals] == list(dict.fromkeys(ids))
+        for signal in signals:
+            places = [n for n in range(len(rows)) if ids[n] == signal.id]
+            assert signal.values.ravel().tolist() == sorted(places, key=lambda n: times[n])
+
+
+@pytest.mark.parametrize("column", ["id", "time"])
+def test_rows_without_id_or_time_are_refused(frame: Frame, column: str) -> None:
+    values = {"id": ["a", "b"], "time": [1.0, 2.0], "x": [1.0, 2.0]}
+    with pytest.raises(SignalError, match=f"row 1 of the frame has no {column}; give it one"):
+        from_frame(frame({**values, column: [values[column][0], None]}))
 
 
 @pytest.mark.parametrize("columns", [("id", "x"), ("t0", "t1")])
@@ -298,20 +319,6 @@ def test_frames_need_narwhals(frame: Frame, monkeypatch: pytest.MonkeyPatch) -> 
         as_signals(table)
 
 
-def test_numbers_stand_in_order_of_size_before_text() -> None:
-    assert sorted(["b", "10", "9.5", "a", "²", "9", "1.2.3", "."], key=_natural) == [
-        *("9", "9.5", "10"),
-        *(".", "1.2.3", "a", "b", "²"),
-    ]
-
-
-@given(st.text())
-def test_any_id_has_a_place(text: str) -> None:
-    rank, number, kept = _natural(text)
-    assert kept == text
-    assert rank == 1 or number == float(text)
-
-
 def test_a_pandas_frame_with_numbered_columns_is_wide() -> None:
     frame = pd.DataFrame(np.arange(6.0).reshape(2, 3))
     frame["label"] = ["a", "b"]
@@ -334,3 +341,65 @@ def test_anchors_move_with_the_signal() -> None:
 def test_an_anchor_that_is_no_number_is_refused() -> None:
     with pytest.raises(SignalError, match="anchor that is no finite number"):
         Signal.from_array(np.zeros(9), anchors=np.array([1.0, np.nan]))
+
+
+MARKED = Signal(
+    np.arange(400.0).reshape(200, 2), "m", 10.0, ("a", "b"), start_s=3.0, anchors=np.asarray([5.0, 40.0, 90.0, 160.0])
+)
+
+
+def times_s(signal: Signal) -> list[float]:
+    """When the marks of a window lie in its record."""
+    assert signal.anchors is not None
+    return (signal.start_s + signal.anchors / signal.clock_hz).round(6).tolist()
+
+
+@given(st.integers(0, 198), st.data())
+def test_marks_stay_where_they_are_in_time(start: int, data: st.DataObject) -> None:
+    stop = data.draw(st.integers(start + 1, 200))
+    window = MARKED.window(start, stop)
+    inside = [mark for mark in times_s(MARKED) if window.start_s <= mark < window.start_s + window.duration_s]
+    assert set(inside) <= set(times_s(window)) <= set(times_s(MARKED))
+    for rate_hz in (5.0, 10.0, 25.0):
+        assert times_s(window.at_rate(rate_hz)) == times_s(window)
+    assert times_s(window.arranged(("b", "a"))) == times_s(window)
+    shift = data.draw(st.integers(0, window.length - 1))
+    within = window.window(shift, window.length)
+    assert times_s(within) == times_s(MARKED.window(start + shift, stop)), "a window of a window is a window"
+
+
+def test_a_signal_without_a_rate_takes_one_with_its_marks_and_start() -> None:
+    plain = Signal.from_array(np.zeros(100), anchors=np.asarray([10.0, 60.0]))
+    for rate_hz in (1.0, 50.0):
+        early, late = plain.at_rate(rate_hz).window(20, 80), plain.window(20, 80).at_rate(rate_hz)
+        assert (early.rate_hz, early.start_s, times_s(early)) == (late.rate_hz, late.start_s, times_s(late))
+
+
+def test_real_one_hertz_is_a_rate_like_any_other() -> None:
+    slow, unknown = Signal.from_array(np.zeros(10), rate_hz=1.0), Signal.from_array(np.zeros(10))
+    assert slow.at_rate(2.0).length == 20, "ten seconds at 2 Hz"
+    assert unknown.at_rate(2.0).length == 10, "samples that are taken to be at 2 Hz"
+    assert (slow.at_rate(None).rate_hz, unknown.at_rate(None).rate_hz) == (1.0, None)
+    assert slow.resampled(2.0).duration_s == slow.duration_s
+
+
+def test_channels_are_arranged_by_name() -> None:
+    signal = Signal.from_array([[1.0, 2.0, 3.0]], id="x", channels=("a", "b", "c"))
+    assert signal.arranged(("c", "a")).values.tolist() == [[3, 1]]
+    assert signal.arranged(("c", "a")).channels == ("c", "a")
+    assert signal.arranged(()) is signal
+    assert Signal.from_array([1.0]).arranged(("c",)).channels == ()
+    with pytest.raises(SignalError, match="signal 'x' has the channels a, b, c; expected a, d: rename"):
+        signal.arranged(("a", "d"))
+    with pytest.raises(SignalError, match="signal 'y' has the channels a, a; expected a, b"):
+        Signal.from_array([[1.0, 2.0]], id="y", channels=("a", "a")).arranged(("a", "b"))
+
+
+def test_a_signal_is_one_line_and_a_row_of_a_notebook() -> None:
+    signal = Signal.from_array(np.zeros((500, 40)), id="<a>", rate_hz=100, channels=[f"mel {n}" for n in range(40)])
+    assert repr(signal) == "Signal('<a>', 500 samples at 100 Hz, 40 channels (mel 0, mel 1, mel 2, mel 3, ...))"
+    assert repr(Signal.from_array([1.0])) == "Signal('0', 1 samples, 1 channel)"
+    html = signal._repr_html_()
+    assert "&lt;a&gt;" in html
+    assert "<svg" in html
+    assert len(html) < 5000

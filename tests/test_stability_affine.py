@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from geopatch.config import PatchConfig
 from geopatch.data.sample import ecg_windows
 from geopatch.errors import SignalError
 from geopatch.geometry import affine_residual, local_residual
-from geopatch.patches import PatchConfig
 from geopatch.signal import Signal
 from geopatch_lab.stability import affine, affine_findings
 

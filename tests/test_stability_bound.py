@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from geopatch.config import ModelConfig
 from geopatch.errors import ConfigError, SignalError
-from geopatch.model.encoder import Encoder, ModelConfig
+from geopatch.model.encoder import Encoder
 from geopatch.patches import stack
 from geopatch.signal import Signal
 from geopatch_lab.stability.bound import CONSTANTS, LEVELS, bound_sweep, displacements, measured_set, noise, tightness

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from geopatch.config import ModelConfig
 from geopatch.errors import ConfigError, SignalError
-from geopatch.model.encoder import Encoder, ModelConfig
+from geopatch.model.encoder import Encoder
 from geopatch.patches import stack
 from geopatch.signal import Signal
 from geopatch.warp import warped

@@ -10,7 +10,7 @@ import torch
 
 from geopatch.encoding import Encoding
 from geopatch.errors import ConfigError, SignalError
-from geopatch.evaluate.retrieval import Encoded
+from geopatch.evaluate.retrieval import EncodedSide
 from geopatch.protocol import Places
 from geopatch.scoring import bridge, fused, maxsim
 from geopatch_lab.stability.finding import Finding
@@ -27,7 +27,7 @@ from geopatch_lab.stability.preference import (
 )
 
 
-def encoded(count: int = 9, seed: int = 0) -> Encoded:
+def encoded(count: int = 9, seed: int = 0) -> EncodedSide:
     """Windows of three records, two seconds each with one second between starts, and two labels; some lack a token."""
     rng = np.random.default_rng(seed)
 
@@ -47,7 +47,7 @@ def encoded(count: int = 9, seed: int = 0) -> Encoded:
         start_s,
         np.asarray(start_s + 2, dtype=np.float64),
     )
-    return Encoded(encoding, where, np.asarray([["N", "V"][n % 2] for n in range(count)]))
+    return EncodedSide(encoding, where, np.asarray([["N", "V"][n % 2] for n in range(count)]))
 
 
 def test_preference_by_hand() -> None:

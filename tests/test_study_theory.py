@@ -14,7 +14,7 @@ import pytest
 from shapes import windows
 
 import geopatch
-from geopatch.data.split import WindowSplit
+from geopatch.data.collection import WindowSplit
 from geopatch.errors import DataError
 from geopatch.evaluate.stress import STRESSES
 from geopatch.plot.canvas import pyplot

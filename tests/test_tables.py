@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from geopatch.data.npz import read_npz
-from geopatch.data.tables import read_csv, read_parquet
+from geopatch.data.tables import read_csv, read_npz, read_parquet
 from geopatch.errors import DataError, MissingExtraError
 
 LONG = """id,time,x,y,label
@@ -41,6 +40,19 @@ def test_long_csv(tmp_path: Path) -> None:
     assert first.rate_hz == 50.0
     np.testing.assert_array_equal(first.values, [[1, 2], [3, 4]])
     np.testing.assert_array_equal(second.values, [[5, np.nan], [np.nan, np.nan], [9, 10]])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_signals_keep_the_order_in_which_they_appear(suffix: str, tmp_path: Path) -> None:
+    ids = ["s0", "s2", "s1", "s10", "s2", "s0", "7", "11", "7"]
+    frame = pl.DataFrame({"id": ids, "x": [float(n) for n in range(9)], "label": [f"of {id}" for id in ids]})
+    path = tmp_path / f"a.{suffix}"
+    frame.write_csv(path) if suffix == "csv" else frame.write_parquet(path)
+    collection = read_csv(path) if suffix == "csv" else read_parquet(path)
+    assert [signal.id for signal in collection.signals] == ["s0", "s2", "s1", "s10", "7", "11"]
+    assert collection.labels is not None
+    assert collection.labels.tolist() == [f"of {signal.id}" for signal in collection.signals]
+    assert {signal.rate_hz for signal in collection.signals} == {None}
 
 
 def test_times_may_be_dates(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from geopatch.data.recording import WindowSet
+from geopatch.data.collection import WindowSet
 from geopatch.errors import ConfigError
 from geopatch.evaluate.task import check_sense, task, thinned
 from geopatch.protocol import MEANING, Protocol

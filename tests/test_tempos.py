@@ -15,6 +15,7 @@ import pytest
 from naive_search import entries_of
 
 from geopatch.cli import main
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data.collection import Collection
 from geopatch.data.sample import ecg_windows
 from geopatch.engines import Entries
@@ -22,18 +23,15 @@ from geopatch.engines.engine import Shortlist
 from geopatch.errors import GalleryError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.model import ModelConfig
 from geopatch.protocol import MEANING
-from geopatch.search import Hit, Span, search, search_batch
+from geopatch.scoring import SCORERS
+from geopatch.search import Hit, SearchOptions, Span
 from geopatch.search.candidates import shortlists
 from geopatch.search.explain import Tokens
-from geopatch.search.plan import SCORERS, Plan
-from geopatch.search.query import Asked, ask
+from geopatch.search.query import TEMPOS, EncodedQuery, at_tempos, encode_queries
 from geopatch.search.ranking import Ranking, rank
-from geopatch.search.sureness import sureness
-from geopatch.search.tempo import TEMPOS, Variants, at_tempos
+from geopatch.search.run import _certify
 from geopatch.signal import Signal
-from geopatch.train import TrainConfig
 from geopatch.warp import warped
 
 COUNT = 40
@@ -99,9 +97,9 @@ def test_search_at_tempos_equals_its_twin(gallery: Gallery, scorer: str, protoco
         tempos = with_query_at_tempos(gallery, entries, n)
         for asked in ({}, {"shortlist": 8}, {"min_gap_s": 40.0}):
             how: dict[str, Any] = {"scorer": scorer, "protocol": protocol, **asked}
-            found = search(gallery, entries.ids[n], 8, tempos=True, **how)
+            found = gallery.search(entries.ids[n], 8, tempos=True, **how)
             assert_alike(found, naive_search.search(entries, n, 8, tempos=tempos, **how))
-        even = search(gallery, entries.ids[n], 8, scorer=scorer, protocol=protocol, where="even == true", tempos=True)
+        even = gallery.search(entries.ids[n], 8, scorer=scorer, protocol=protocol, where="even == true", tempos=True)
         expected = naive_search.search(
             entries, n, 8, scorer=scorer, protocol=protocol, passes=lambda fields: fields["even"], tempos=tempos
         )
@@ -114,10 +112,10 @@ def test_each_candidate_has_the_best_of_three_searches(
 ) -> None:
     query = warped(signals[7], 0.08)
     plain = {
-        tempo: {hit.id: hit.score for hit in search(gallery, warped(query, tempo), COUNT, scorer=scorer)}
+        tempo: {hit.id: hit.score for hit in gallery.search(warped(query, tempo), COUNT, scorer=scorer)}
         for tempo in TEMPOS
     }
-    hits = search(gallery, query, COUNT, scorer=scorer, tempos=True)
+    hits = gallery.search(query, COUNT, scorer=scorer, tempos=True)
     assert len(hits) == COUNT
     for hit in hits:
         best = max(plain[tempo][hit.id] for tempo in TEMPOS)
@@ -129,7 +127,7 @@ def test_each_candidate_has_the_best_of_three_searches(
 def test_without_tempos_nothing_more_is_encoded(
     gallery: Gallery, signals: tuple[Signal, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, counts = search(gallery, signals[3], 9), []
+    before, counts = gallery.search(signals[3], 9), []
     model = gallery.model
     assert model is not None
     encode = model.encode
@@ -139,10 +137,10 @@ def test_without_tempos_nothing_more_is_encoded(
         return encode(asked)
 
     monkeypatch.setattr(model, "encode", counting)
-    assert search(gallery, signals[3], 9, tempos=False) == before
+    assert gallery.search(signals[3], 9, tempos=False) == before
     assert counts == [1]
     assert {hit.tempo for hit in before} == {0.0}
-    search_batch(gallery, [signals[3], signals[4], signals[5].id], tempos=True)
+    gallery.search_batch([signals[3], signals[4], signals[5].id], tempos=True)
     assert counts == [1, 2, 6], "the other tempos of all queries are encoded together"
 
 
@@ -150,8 +148,8 @@ def test_without_tempos_nothing_more_is_encoded(
 def test_a_batch_finds_what_its_queries_find_alone(gallery: Gallery, signals: tuple[Signal, ...], scorer: str) -> None:
     asked: list[Any] = [warped(signals[3]), signals[8].values, signals[11].id, warped(signals[3], -0.1)]
     asked.append(Span(signals[20].record, signals[20].start_s, signals[20].start_s + 1.5))
-    for query, hits in zip(asked, search_batch(gallery, asked, 6, scorer=scorer, tempos=True), strict=True):
-        alone = search(gallery, query, 6, scorer=scorer, tempos=True)
+    for query, hits in zip(asked, gallery.search_batch(asked, 6, scorer=scorer, tempos=True), strict=True):
+        alone = gallery.search(query, 6, scorer=scorer, tempos=True)
         assert_alike(hits, [(hit.id, hit.score) for hit in alone])
 
 
@@ -163,7 +161,7 @@ def test_a_warped_query_is_no_further_from_its_own_window(
     for signal in signals[::5]:
         query = warped(signal, strength)
         plain, best = (
-            {hit.id: hit.score for hit in search(gallery, query, COUNT, tempos=tempos)} for tempos in (False, True)
+            {hit.id: hit.score for hit in gallery.search(query, COUNT, tempos=tempos)} for tempos in (False, True)
         )
         assert all(best[id] >= plain[id] - 1e-5 for id in plain)
         nearer += best[signal.id] > plain[signal.id] + 1e-4
@@ -172,7 +170,7 @@ def test_a_warped_query_is_no_further_from_its_own_window(
 
 def test_a_hit_shows_the_query_that_it_met(gallery: Gallery, signals: tuple[Signal, ...]) -> None:
     query = warped(signals[7], 0.1)
-    hits = search(gallery, query, COUNT, tempos=True)
+    hits = gallery.search(query, COUNT, tempos=True)
     for hit in hits:
         assert hit.query_window is not None
         np.testing.assert_array_equal(hit.query_window.values, warped(query, hit.tempo).values)
@@ -184,33 +182,34 @@ def test_a_hit_shows_the_query_that_it_met(gallery: Gallery, signals: tuple[Sign
 
 
 def test_the_shortlist_is_the_best_of_all_tempos(gallery: Gallery, signals: tuple[Signal, ...]) -> None:
-    given = ask(gallery, [warped(signals[7]), signals[9].id], gallery.model)
-    asked, plan = at_tempos(gallery, given, gallery.model), Plan(3, shortlist=6, tempos=True)
+    plain = encode_queries(gallery, [warped(signals[7]), signals[9].id], gallery.model)
+    queries, options = at_tempos(gallery, plain, gallery.model), SearchOptions(3, shortlist=6, tempos=True)
     entries = gallery.fetch([signal.id for signal in signals])
-    for variants, near in zip(asked, shortlists(gallery, asked, plan), strict=True):
-        cosine = np.max([entries.embedding @ one.embedding for one in variants], axis=0)
-        others = cosine[[not (one == variants[0].id and variants[0].stored) for one in entries.ids]]
+    for query, near in zip(queries, shortlists(gallery, queries, options), strict=True):
+        assert [one.tempo for one in query.tempos] == list(TEMPOS)
+        cosine = np.max([entries.embedding @ one.embedding for one in query.tempos], axis=0)
+        others = cosine[[not (one == query.id and query.stored) for one in entries.ids]]
         np.testing.assert_allclose(near.scores, np.sort(others)[::-1][:7], atol=1e-6)
 
 
 def test_protocols_hold_at_every_tempo(gallery: Gallery, signals: tuple[Signal, ...]) -> None:
     for query in (signals[9], signals[9].id):
-        hits = search(gallery, query, COUNT, tempos=True, protocol="strict-cross-record")
+        hits = gallery.search(query, COUNT, tempos=True, protocol="strict-cross-record")
         assert hits
         assert all(hit.record != signals[9].record for hit in hits)
-        assert signals[9].id not in [hit.id for hit in search(gallery, query, COUNT, tempos=True, protocol="standard")]
-    assert all(hit.id != signals[9].id for hit in search(gallery, signals[9].id, COUNT, tempos=True))
+        assert signals[9].id not in [hit.id for hit in gallery.search(query, COUNT, tempos=True, protocol="standard")]
+    assert all(hit.id != signals[9].id for hit in gallery.search(signals[9].id, COUNT, tempos=True))
 
 
 def test_what_other_tempos_need(place: Path, signals: tuple[Signal, ...]) -> None:
     told = r"other tempos are encoded by the gallery's model; give model="
     with Gallery.open(place / "gallery", read_only=True) as no_model, pytest.raises(GalleryError, match=told):
-        search(no_model, signals[0].id, tempos=True)
+        no_model.search(signals[0].id, tempos=True)
     model = GeoPatch.load(place / "model", device="cpu")
     with Gallery.open(place / "bare", model=model, read_only=True) as bare:
         with pytest.raises(GalleryError, match=r"need the values of the query.*keeps none of .*keep_windows=True"):
-            search(bare, signals[0].id, tempos=True)
-        assert search(bare, signals[0], 1, tempos=True)[0].id == signals[0].id
+            bare.search(signals[0].id, tempos=True)
+        assert bare.search(signals[0], 1, tempos=True)[0].id == signals[0].id
 
 
 def test_on_the_command_line(
@@ -220,7 +219,7 @@ def test_on_the_command_line(
     main([*asked, "--model", str(place / "model"), "--device", "cpu", "--json"])
     told = json.loads(capsys.readouterr().out)["hits"]
     assert [(hit["id"], hit["tempo"]) for hit in told] == [
-        (hit.id, hit.tempo) for hit in search(gallery, signals[7].id, COUNT, tempos=True)
+        (hit.id, hit.tempo) for hit in gallery.search(signals[7].id, COUNT, tempos=True)
     ]
     main([*asked, "--model", str(place / "model"), "--device", "cpu"])
     table = capsys.readouterr().out
@@ -231,24 +230,26 @@ def test_on_the_command_line(
     assert "other tempos are encoded by the gallery's model" in capsys.readouterr().err
 
 
-def three(entries: Entries) -> Variants:
+def three(entries: Entries) -> EncodedQuery:
     """The first three entries as one query at three tempos."""
-    return tuple(
-        Asked(entries.embedding[n], tokens_of(entries, n), None, None, False, tempo) for n, tempo in enumerate(TEMPOS)
+    first, *others = (
+        EncodedQuery(entries.embedding[n], tokens_of(entries, n), None, None, False, tempo)
+        for n, tempo in enumerate(TEMPOS)
     )
+    return replace(first, others=tuple(others))
 
 
 def tokens_of(entries: Entries, n: int) -> Tokens:
     return Tokens(entries.tokens[n], entries.valid[n], entries.patch_s[n])
 
 
-def compared(entries: Entries, plan: Plan) -> tuple[Ranking, Shortlist]:
+def compared(entries: Entries, options: SearchOptions) -> tuple[Ranking, Shortlist]:
     """The ranking of all but the first three, and their shortlist."""
-    asked, ids = three(entries), np.asarray(entries.ids[3:])
-    cosine = np.max([entries.embedding[3:] @ one.embedding for one in asked], axis=0)
+    query, ids = three(entries), np.asarray(entries.ids[3:])
+    cosine = np.max([entries.embedding[3:] @ one.embedding for one in query.tempos], axis=0)
     best = np.argsort(-cosine)
     near = Shortlist(tuple(ids[best].tolist()), cosine[best])
-    return rank(asked, near, entries, plan, None), near
+    return rank(query, near, entries, options, None), near
 
 
 def unit(vectors: Vectors) -> npt.NDArray[np.float32]:
@@ -269,19 +270,19 @@ def pushed(entries: Entries, hit: int, radius: float) -> Entries:
 
 @pytest.mark.parametrize("scorer", FAST)
 def test_drift_within_the_radius_keeps_the_hit(scorer: str) -> None:
-    plan, left = Plan(5, scorer, shortlist=50, certify=True, tempos=True), 0
+    options, left = SearchOptions(5, scorer, shortlist=50, certify=True, tempos=True), 0
     for seed in range(6):
         entries = entries_of(40, seed)
-        ranking, near = compared(entries, plan)
-        sure = sureness(ranking, near, plan, indexed=0)
-        assert len(set(ranking.won.tolist())) > 1
+        ranking, near = compared(entries, options)
+        certify = _certify(ranking, near, options, 0)
+        assert len(set(ranking.tempo.tolist())) > 1
         for row in ranking.rows[:4]:
-            certificate = sure.of(entries.ids[row])
+            certificate = certify(entries.ids[row])
             assert certificate.radius is not None
             assert certificate.covers.endswith("; the query at each tempo drifts on its own")
             for far in (0.999, 6.0):
-                moved, _ = compared(pushed(entries, int(row), far * certificate.radius), plan)
-                kept = row in moved.rows[: plan.k]
+                moved, _ = compared(pushed(entries, int(row), far * certificate.radius), options)
+                kept = row in moved.rows[: options.k]
                 assert kept or far > 1
                 left += not kept
     assert left > 0, "drift beyond the radius must be able to move a hit out"

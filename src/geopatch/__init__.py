@@ -29,21 +29,20 @@ _HOMES = {
     "Gallery": "geopatch.gallery",
     "GeoPatch": "geopatch.estimator",
     "GeoPatchError": "geopatch.errors",
-    "ModelConfig": "geopatch.model",
+    "ModelConfig": "geopatch.config",
     "Signal": "geopatch.signal",
-    "TrainConfig": "geopatch.train",
+    "TrainConfig": "geopatch.config",
     "read": "geopatch.data",
 }
 
 if TYPE_CHECKING:
+    from geopatch.config import ModelConfig, TrainConfig
     from geopatch.data import Collection, read
     from geopatch.encoding import Encoding
     from geopatch.errors import GeoPatchError
     from geopatch.estimator import GeoPatch
     from geopatch.gallery import Gallery
-    from geopatch.model import ModelConfig
     from geopatch.signal import Signal
-    from geopatch.train import TrainConfig
 else:  # hidden from type checkers, which would take any name at all for granted
 
     def __getattr__(name: str) -> object:

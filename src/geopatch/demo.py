@@ -1,4 +1,4 @@
-"""The demo: train on the built-in sample, measure it, make a gallery of it, search that and draw what was found."""
+"""The demo: train on the built-in sample, measure it, make a gallery of it, search that and draw the hits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from geopatch import plot
+from geopatch.config import TrainConfig
 from geopatch.data.collection import Collection
 from geopatch.data.sample import basic_motions, ecg_windows
 from geopatch.estimator import GeoPatch
@@ -18,7 +19,6 @@ from geopatch.evaluate.rows import Row
 from geopatch.gallery import Gallery
 from geopatch.search import Hit
 from geopatch.signal import Signal
-from geopatch.train.objective import TrainConfig
 from geopatch.warp import warped
 
 MOTION_STEPS, ECG_STEPS = 120, 100  # enough to see it work in a minute or two; a real training takes 1200 and more
@@ -30,14 +30,14 @@ TITLE = "A ventricular beat of patient {} at another tempo, and the nearest wind
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo measured and found, and where it left its model, gallery and figures."""
+    """What the demo measured, its hits, and where it left its model, gallery and figures."""
 
     rows: list[Row]
     hits: list[Hit]
     model: Path
     gallery: Path
     figures: tuple[Path, Path]
-    found: str
+    summary: str
     again: tuple[str, ...]  # arguments of a command that searches the gallery
 
 
@@ -58,7 +58,7 @@ def run(
     recorded = _example(after)
     hits = _search(gallery, estimator, warped(recorded))
     draw(recorded, hits, figures)
-    return Demo(rows + ecg_rows, hits, model, gallery, figures, _found(hits), _again(gallery, recorded))
+    return Demo(rows + ecg_rows, hits, model, gallery, figures, _summary(hits), _again(gallery, recorded))
 
 
 def _measure(
@@ -104,7 +104,7 @@ def _again(folder: Path, query: Signal) -> tuple[str, ...]:
     return ("search", str(folder), "--id", query.id, *how, "--plot", str(folder.parent / "again.png"))
 
 
-def _found(hits: Sequence[Hit]) -> str:
+def _summary(hits: Sequence[Hit]) -> str:
     right = sum(_is_right(hit) for hit in hits)
     return f"{right} of the {len(hits)} nearest windows of other patients are of the query's class {QUERY_BEAT}"
 

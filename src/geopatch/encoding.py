@@ -19,13 +19,39 @@ Between = Callable[[PatchBatch, int], PatchBatch]  # a batch, and the place of i
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """N windows, encoded: one unit vector each, and one unit token a patch with its place in the window."""
+    """N encoded windows: one unit vector each, and one unit token a patch with its place in the window.
+
+    Parameters
+    ----------
+    ids : tuple of str
+        The ids of the windows.
+    embedding : array of shape (N, D)
+        One unit vector a window.
+    tokens : array of shape (N, K, d)
+        One unit vector a patch; 0 where `valid` is false.
+    valid : bool array of shape (N, K)
+        Which patches a window has.
+    starts : int array of shape (N, K)
+        First sample of each patch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geopatch import GeoPatch
+    >>> X = np.random.default_rng(0).normal(size=(8, 40))
+    >>> encoding = GeoPatch(max_steps=1).fit(X).encode(X)
+    >>> encoding.embedding.shape, encoding.tokens.shape
+    ((8, 128), (8, 16, 64))
+    """
 
     ids: tuple[str, ...]
     embedding: npt.NDArray[np.float32]  # (N, D)
     tokens: npt.NDArray[np.float32]  # (N, K, d), 0 where not valid
     valid: npt.NDArray[np.bool_]  # (N, K)
     starts: npt.NDArray[np.int64]  # (N, K) first sample of each patch
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 def encode_batches(
@@ -34,10 +60,15 @@ def encode_batches(
     device: torch.device,
     batch_size: int = ENCODE_BATCH,
     between: Between | None = None,
+    channels: Sequence[str] = (),
 ) -> Iterator[Encoding]:
-    """Encodings of so many windows at a time. `between` steps in after patching, where stress can touch geometry."""
+    """Encodings of so many windows at a time, their channels in this order.
+
+    `between` changes a batch of patches before it is encoded, which is where stress perturbs geometry.
+    """
     for first in range(0, len(signals), batch_size):
-        yield _encode(encoder, signals[first : first + batch_size], device, first, between)
+        batch = [signal.arranged(channels) for signal in signals[first : first + batch_size]]
+        yield _encode(encoder, batch, device, first, between)
 
 
 def joined(parts: Sequence[Encoding]) -> Encoding:
@@ -55,6 +86,6 @@ def _encode(
     batch = encoder.patch(encoder.scale(windows.to(device)))
     if between is not None:
         batch = between(batch, first)
-    encoded = encoder(batch)
-    arrays = (encoded.embedding, encoded.tokens, encoded.valid, batch.scaffold.starts)
+    output = encoder(batch)
+    arrays = (output.embedding, output.tokens, output.valid, batch.scaffold.starts)
     return Encoding(tuple(signal.id for signal in signals), *(array.cpu().numpy() for array in arrays))

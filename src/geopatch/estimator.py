@@ -3,122 +3,327 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import math
-import operator
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from geopatch.config import PRESETS, ModelConfig, TrainConfig, check_reconstruction
 from geopatch.encoding import ENCODE_BATCH, Between, Encoding, encode_batches, joined
-from geopatch.errors import CheckpointError, ConfigError, GeoPatchError, SignalError, at_least, one_of
+from geopatch.errors import CheckpointError, ConfigError, GeoPatchError, at_least, one_of
 from geopatch.model.checkpoint import Card, load_checkpoint, save_checkpoint
-from geopatch.model.encoder import PRESETS, Encoder, ModelConfig
-from geopatch.patches import LazyWindows, WindowBatch, stack
+from geopatch.model.encoder import Encoder
 from geopatch.progress import training_bar
-from geopatch.signal import LazySignals, Signal, as_signals
-from geopatch.train.fit import fit
+from geopatch.signal import LazySignals
+from geopatch.train.fit import Callback, HistoryRow, fit
 from geopatch.train.launch import launch
-from geopatch.train.objective import TrainConfig
+from geopatch.training_set import TrainingSet, check_rate, signals_of
 
-IN_MEMORY_BYTES = 2**30  # windows on disk that take more stay there while an encoder is trained on them
 LARGEST_SEED = 2**63 - 1
+MODEL_PARAMETERS = ("amplitude", "patch_length", "max_patches", "width", "embedding", "layers", "dropout")
+TRAIN_PARAMETERS = ("max_steps", "batch_size", "learning_rate", "temperature", "warp", "noise")
+
+Config = TypeVar("Config", ModelConfig, TrainConfig)
 
 
 class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Time series -> unit vectors in which the same shape at another tempo is near.
+    """Encode time series as unit vectors in which the same shape at another tempo is near.
 
-    X is an array (N, T) or (N, T, C), a list of arrays of unequal lengths, a pandas or polars frame, or signals;
-    NaN means not measured. With labels y, windows of one label are drawn together; without, the views of a window.
+    A scikit-learn transformer. Of each setting there is one place: a parameter here, or a field of `model` or
+    `train`; a setting that is given in both is refused.
+
+    Parameters
+    ----------
+    preset : {"default", "paper"}, optional
+        The encoder to start from; by default "default". Not together with `model`.
+    random_state : int, RandomState or None, default=0
+        Seed of weights, order of windows and views: one number gives one model. None draws a seed; the one that was
+        used is `seed_`.
+    amplitude : {"keep", "zscore", "both"}, optional
+        Treatment of level and scale of a window. As all that follow up to `noise`, None means as the preset has it;
+        see `ModelConfig` and `TrainConfig`.
+    patch_length : int, optional
+        Samples in a patch.
+    max_patches : int, optional
+        Patches in a window, at most.
+    width : int, optional
+        Numbers in a token.
+    embedding : int, optional
+        Numbers in an embedding.
+    layers : int, optional
+        Transformer layers over the tokens.
+    dropout : float, optional
+        Share of features dropped in training.
+    max_steps : int, optional
+        Training steps, at most.
+    batch_size : int, optional
+        Windows in a training step.
+    learning_rate : float, optional
+        Largest learning rate.
+    temperature : float, optional
+        Temperature of the contrastive loss.
+    warp : float, optional
+        Strongest time warp that training shows, as a share of the window.
+    noise : float, optional
+        White noise that training adds, in units of the training spread.
+    model : ModelConfig, optional
+        All settings of the encoder; by default those of the preset.
+    train : TrainConfig, optional
+        All settings of the training; by default `TrainConfig()`.
+    device : str, default="auto"
+        "cpu", "cuda", "cuda:N", or "auto" for a GPU where there is one.
+    devices : int, default=1
+        How many devices (or CPU processes) train together.
+    progress : bool, default=False
+        Whether `fit` shows its progress on stderr.
+    callbacks : sequence of callables, default=()
+        Each is called with every row of the history while it trains; one that returns True ends the training.
+
+    Attributes
+    ----------
+    encoder_ : Encoder
+        The trained encoder.
+    classes_ : array or None
+        The classes among the labels, in order; None without labels, and for models saved by version 0.1.
+    history_ : list of dict
+        The course of the training: `step`, `steps`, `loss`, and `validation_loss` where it was measured.
+    channels_ : tuple of str
+        Names of the channels in the order of the training signals; empty where they had none.
+    rate_hz_ : float or None
+        Samples a second of the training signals; None where not known.
+    seed_ : int
+        The seed that was used.
+    card_ : Card
+        The model card: settings, data and scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geopatch import GeoPatch
+    >>> time = np.linspace(0, 1, 64)
+    >>> X = [np.sin(2 * np.pi * (1 + n % 2) * time + n) for n in range(16)]
+    >>> y = ["one turn", "two turns"] * 8
+    >>> model = GeoPatch(max_steps=20, width=16, embedding=8).fit(X, y)
+    >>> model.transform(X).shape
+    (16, 8)
+    >>> model.classes_.tolist()
+    ['one turn', 'two turns']
+    >>> model.history_[-1]["step"]
+    20
+
+    It stands in pipelines and grid searches:
+
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> pipeline = make_pipeline(GeoPatch(max_steps=2, width=16), KNeighborsClassifier(1))
+    >>> search = GridSearchCV(pipeline, {"geopatch__embedding": [4, 8]}, cv=2).fit(np.asarray(X), y)
+    >>> sorted(search.best_params_)
+    ['geopatch__embedding']
     """
 
     def __init__(
         self,
-        preset: str = "default",
+        preset: str | None = None,
         *,
+        random_state: int | np.random.RandomState | None = 0,
+        amplitude: str | None = None,
+        patch_length: int | None = None,
+        max_patches: int | None = None,
+        width: int | None = None,
+        embedding: int | None = None,
+        layers: int | None = None,
+        dropout: float | None = None,
+        max_steps: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        temperature: float | None = None,
+        warp: float | None = None,
+        noise: float | None = None,
         model: ModelConfig | None = None,
         train: TrainConfig | None = None,
-        seed: int = 0,
         device: str = "auto",
         devices: int = 1,
         progress: bool = False,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.preset = preset
+        self.random_state = random_state
+        self.amplitude = amplitude
+        self.patch_length = patch_length
+        self.max_patches = max_patches
+        self.width = width
+        self.embedding = embedding
+        self.layers = layers
+        self.dropout = dropout
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.temperature = temperature
+        self.warp = warp
+        self.noise = noise
         self.model = model
         self.train = train
-        self.seed = seed
         self.device = device
         self.devices = devices
         self.progress = progress
+        self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any = None, *, resume: str | Path | None = None) -> GeoPatch:
-        """Train on X. `resume` names a file that keeps an interrupted training until the model is saved."""
+        """Train the encoder.
+
+        Parameters
+        ----------
+        X : array, list of arrays, frame or signals
+            An array (N, T) or (N, T, C), arrays of unequal lengths, a pandas or polars frame, or `Signal` objects.
+            NaN means not measured. Named channels are brought into the order of the first signal.
+        y : array of shape (N,), optional
+            Labels: windows of one label are drawn together; without labels, the views of each window.
+        resume : str or Path, optional
+            File that keeps the state of an interrupted training until the model is saved.
+
+        Returns
+        -------
+        GeoPatch
+            The estimator itself.
+
+        Raises
+        ------
+        ConfigError
+            When a setting lies outside its range, or two settings contradict each other.
+        SignalError
+            When the signals differ in rate or channels, or a label is missing.
+        CheckpointError
+            When `resume` is the state of another training.
+        """
         at_least("devices", self.devices, 1)
-        signals = _signals(X)
-        classes, labels = _classes(y, len(signals))
-        rate_hz = _common_rate(signals)
-        model = self._model_config()
-        windows = _windows(signals, clock=model.geometry_source == "clock")
-        train, device = self.train_config, _device(self.device)
+        model, train, seed, device = (
+            self.model_config,
+            self.train_config,
+            _seed(self.random_state),
+            _device(self.device),
+        )
+        check_reconstruction(model, train)
+        data = TrainingSet.of(X, y, clock=model.geometry_source == "clock")
+        if model.channels not in (1, data.windows.channels):
+            raise ConfigError(
+                f"model has channels={model.channels}, the signals have {data.windows.channels}; leave it out"
+            )
         team = launch(self.devices, device) if self.devices > 1 else None
         with self._report() as report:
             fitted = fit(
-                windows,
-                None if labels is None else torch.from_numpy(labels),
+                data.windows,
+                None if data.labels is None else torch.from_numpy(data.labels),
                 model,
                 train,
+                seed=seed,
                 device=device,
                 team=team,
                 resume=None if resume is None else Path(resume),
-                report=report,
+                callbacks=[*self.callbacks, *([] if report is None else [report])],
             )
-        data = {
-            "windows": len(signals),
-            "classes": 0 if classes is None else len(classes),
-            "lengths": [int(windows.lengths.min()), int(windows.lengths.max())],
-            "rate_hz": rate_hz,
-            "digest": _digest(windows, labels),
-        }
-        loss = None if math.isnan(fitted.loss) else fitted.loss  # JSON has no NaN
-        scores = {"loss": loss, "validation_loss": fitted.validation, "step": fitted.step, "steps": fitted.steps}
+        scores = {"loss": fitted.loss, "validation_loss": fitted.validation}
+        scores |= {"step": fitted.step, "steps": fitted.steps}
+        settings = {**dataclasses.asdict(train), "seed": seed}
+        self.card_ = Card(settings, data.description(), scores, history=fitted.history)
         self.encoder_: Encoder = fitted.encoder
+        self.classes_ = data.classes
         self.leads_ = team is None or team.leads  # of several processes, the one that should save
         self.resume_ = resume
-        self.card_ = Card(train=dataclasses.asdict(train), data=data, scores=scores)
-        self.classes_ = classes  # None without labels
         return self
 
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
-        """One unit vector a window (N, D)."""
+        """Embed windows.
+
+        Parameters
+        ----------
+        X : array, list of arrays, frame or signals
+            As `fit` takes it. Windows may have any length; named channels are matched by name.
+
+        Returns
+        -------
+        array of shape (N, D)
+            One unit vector a window.
+        """
         return self.encode(X).embedding
 
     def encode(self, X: Any, *, batch_size: int = ENCODE_BATCH, between: Between | None = None) -> Encoding:
-        """Embedding and tokens of every window. `between` steps in after patching, where stress can touch geometry."""
+        """Embed windows and keep their tokens.
+
+        Parameters
+        ----------
+        X : array, list of arrays, frame or signals
+            As `fit` takes it.
+        batch_size : int, default=256
+            Windows encoded at a time.
+        between : callable, optional
+            Called with each batch of patches and the number of its first window; what it returns is encoded.
+
+        Returns
+        -------
+        Encoding
+            Embeddings, and tokens with their places.
+
+        Raises
+        ------
+        SignalError
+            When rate or channels are not those of the training signals.
+        """
         return joined(list(self.encode_batches(X, batch_size=batch_size, between=between)))
 
     def encode_batches(
         self, X: Any, *, batch_size: int = ENCODE_BATCH, between: Between | None = None
     ) -> Iterator[Encoding]:
-        """The same in batches, one after the other, for more windows than memory holds."""
+        """Encode batch by batch, for more windows than memory holds.
+
+        Parameters
+        ----------
+        X : array, list of arrays, frame or signals
+            As `fit` takes it.
+        batch_size : int, default=256
+            Windows encoded at a time.
+        between : callable, optional
+            Called with each batch of patches and the number of its first window; what it returns is encoded.
+
+        Returns
+        -------
+        iterator of Encoding
+            One encoding a batch.
+        """
         check_is_fitted(self)
         at_least("batch_size", batch_size, 1)
-        signals = _signals(X)
-        _check_rate(signals, self.rate_hz_)
+        signals = signals_of(X)
+        check_rate(signals, self.rate_hz_)
+        if not isinstance(signals, LazySignals):
+            signals = [signal.arranged(self.channels_) for signal in signals]
         device = _device(self.device)
-        if self.encoder_.level.device != device:  # looking through its parts takes a tenth of a search
+        if self.encoder_.level.device != device:  # looking through all parameters takes a tenth of a search
             self.encoder_.to(device)
-        return encode_batches(self.encoder_, signals, device, batch_size, between)
+        return encode_batches(self.encoder_, signals, device, batch_size, between, self.channels_)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write config, weights and model card into a folder."""
+        """Write config, weights and model card into a folder.
+
+        Parameters
+        ----------
+        folder : str or Path
+            The folder to make.
+        overwrite : bool, default=False
+            Whether to replace a model that is there.
+
+        Raises
+        ------
+        GeoPatchError
+            When the folder is there already, or cannot be written.
+        """
         check_is_fitted(self)
         save_checkpoint(self.encoder_, self.card_, folder, overwrite=overwrite)
         if self.resume_ is not None:
@@ -126,21 +331,68 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto") -> GeoPatch:
-        """A fitted GeoPatch from a folder that `save` wrote."""
+        """Read a model that `save` wrote.
+
+        Parameters
+        ----------
+        folder : str or Path
+            The folder of the model.
+        device : str, default="auto"
+            Where to encode; see `GeoPatch`.
+
+        Returns
+        -------
+        GeoPatch
+            The fitted estimator.
+
+        Raises
+        ------
+        CheckpointError
+            When the folder holds no model, or one that is damaged or of a newer version.
+        """
         encoder, card = load_checkpoint(folder)
-        train = _train_settings(card, folder)
-        loaded = cls(model=encoder.config, train=train, seed=train.seed, device=device)
+        card, train = _checked(card, folder)
+        model = dataclasses.replace(encoder.config, channels=1)
+        loaded = cls(model=model, train=train, random_state=card.train["seed"], device=device)
         loaded.encoder_, loaded.card_, loaded.leads_, loaded.resume_ = encoder, card, True, None
+        labels = card.data.get("labels")
+        loaded.classes_ = None if labels is None else np.asarray(labels)
         return loaded
 
     @property
+    def model_config(self) -> ModelConfig:
+        """The settings of the encoder that `fit` trains."""
+        changes = self._set(MODEL_PARAMETERS)
+        if self.model is None:
+            one_of("preset", self.preset or "default", tuple(PRESETS))
+            return dataclasses.replace(PRESETS[self.preset or "default"], **changes)
+        if self.preset is not None:
+            raise ConfigError(f"preset={self.preset!r} and model={self.model} are both given; give one of them")
+        return _changed(self.model, "model", changes)
+
+    @property
     def train_config(self) -> TrainConfig:
-        """The training settings in use, with the seed in them."""
-        return dataclasses.replace(self.train or TrainConfig(), seed=_seed(self.seed))
+        """The settings of the training."""
+        return _changed(self.train or TrainConfig(), "train", self._set(TRAIN_PARAMETERS))
+
+    @property
+    def seed_(self) -> int:
+        """The seed that was used."""
+        return int(self.card_.train["seed"])
+
+    @property
+    def history_(self) -> list[HistoryRow]:
+        """The course of the training; empty for models saved by version 0.1."""
+        return self.card_.history
+
+    @property
+    def channels_(self) -> tuple[str, ...]:
+        """Names of the channels in the order of the training signals; empty where they had none."""
+        return tuple(self.card_.data["channels"])
 
     @property
     def rate_hz_(self) -> float | None:
-        """Samples a second of the training windows; None where it was not known."""
+        """Samples a second of the training signals; None where not known."""
         rate_hz = self.card_.data["rate_hz"]
         return None if rate_hz is None else float(rate_hz)
 
@@ -156,11 +408,12 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _n_features_out(self) -> int:
         return int(self.encoder_.config.embedding)
 
-    def _model_config(self) -> ModelConfig:
-        one_of("preset", self.preset, tuple(PRESETS))
-        return self.model or PRESETS[self.preset]
+    def _set(self, names: Sequence[str]) -> dict[str, Any]:
+        """The parameters among these that were set."""
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
-    def _report(self) -> Any:
+    def _report(self) -> AbstractContextManager[Callback | None]:
         return training_bar("training") if self.progress else nullcontext(None)
 
     def __sklearn_tags__(self) -> Any:
@@ -171,68 +424,45 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return tags
 
 
-def _classes(y: Any, count: int) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64] | None]:
-    """Classes in order and the index of each label among them."""
-    if y is None:
-        return None, None
-    labels = _column(y, count)
-    try:
-        missing = any(label is None or label != label for label in labels.tolist())  # NaN is not itself
-        classes, index = np.unique(labels, return_inverse=True)
-    except TypeError as error:
-        raise SignalError(
-            f"labels must be of one kind, text or numbers, and none missing ({error}); leave unlabelled signals out"
-        ) from error
-    if missing or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
-        raise SignalError("labels contain NaN or inf, or are missing; leave those signals out, or fit without labels")
-    return classes, index.astype(np.int64)
+def _changed(config: Config, where: str, changes: dict[str, Any]) -> Config:
+    """A config with some settings changed; one that it sets itself is refused."""
+    kind = type(config)
+    default = kind()
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    own = {name: value for name, value in values.items() if value != getattr(default, name)}
+    for name in changes.keys() & own.keys():
+        raise ConfigError(f"{name}={changes[name]!r} and {where}.{name}={own[name]!r} are both given; give one of them")
+    return kind(**own, **changes)
 
 
-def _column(y: Any, count: int) -> npt.NDArray[Any]:
+def _seed(random_state: Any) -> int:
+    """The number that random numbers start from; drawn where None or a RandomState is given."""
+    if isinstance(random_state, Integral):
+        seed = int(random_state)
+        if not 0 <= seed <= LARGEST_SEED:
+            raise ConfigError(f"random_state must lie within 0 and {LARGEST_SEED}, got {seed}")
+        return seed
     try:
-        labels = np.asarray(y)
+        return int(check_random_state(random_state).randint(2**31 - 1))
     except ValueError as error:
-        raise SignalError(f"expected one label for each of {count} signals, got lists of unequal lengths") from error
-    if labels.shape not in ((count,), (count, 1)):
-        raise SignalError(f"expected one label for each of {count} signals, got labels of shape {labels.shape}")
-    return labels.reshape(count)
+        raise ConfigError(
+            f"random_state must be a whole number, a RandomState or None, got {random_state!r}"
+        ) from error
 
 
-def _signals(X: Any) -> Sequence[Signal]:
-    if issparse(X):
-        raise SignalError("sparse input is not supported: a 0 that is not stored is still a measurement; X.toarray()")
-    return as_signals(X)
-
-
-def _windows(signals: Sequence[Signal], *, clock: bool) -> WindowBatch | LazyWindows:
-    """All windows at once where they fit into memory."""
-    if not isinstance(signals, LazySignals):
-        return stack(signals, clock=clock)
-    size = signals.lengths.max() * len(signals) * signals[0].values[0].nbytes
-    if size > IN_MEMORY_BYTES:
-        return LazyWindows(signals, signals.lengths.tolist(), clock=clock)
-    return stack(signals, clock=clock)
-
-
-def _seed(value: Any) -> int:
+def _checked(card: Card, folder: str | Path) -> tuple[Card, TrainConfig]:
+    """A card of this version or of 0.1, and the settings of its training."""
     try:
-        seed = operator.index(value)
-    except TypeError as error:
-        raise ConfigError(f"seed must be a whole number, got {value!r}") from error
-    if not 0 <= seed <= LARGEST_SEED:
-        raise ConfigError(f"seed must lie within 0 and {LARGEST_SEED}, got {seed}")
-    return seed
-
-
-def _train_settings(card: Card, folder: str | Path) -> TrainConfig:
-    """The settings a model was trained with; what else encoding needs of the card is checked with them."""
-    try:
-        float(card.data["rate_hz"] or 1)
-        return TrainConfig(**card.train)
+        settings = {name: value for name, value in card.train.items() if name != "seed"}
+        train, seed, data = TrainConfig(**settings), int(card.train.get("seed", 0)), dict(card.data)
+        rate_hz = float(data["rate_hz"] or 1)
+        if "channels" not in data:  # version 0.1 knew no names, and wrote a rate that it did not know as 1 Hz
+            data |= {"channels": [], "rate_hz": None if rate_hz == 1 else rate_hz}
     except (GeoPatchError, TypeError, ValueError, KeyError) as error:
         raise CheckpointError(
             f"{folder}: the model card is not one of this version ({error}); save it again"
         ) from error
+    return dataclasses.replace(card, train={**card.train, "seed": seed}, data=data), train
 
 
 def _device(name: str) -> torch.device:
@@ -246,32 +476,5 @@ def _device(name: str) -> torch.device:
         raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
     usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device.type == "cuda" and (device.index or 0) >= usable:
-        raise ConfigError(f"device {name!r} was asked for, but this machine has {usable} usable CUDA GPU(s); use auto")
+        raise ConfigError(f"this machine has {usable} usable CUDA GPU(s), not the device {name!r}; use auto")
     return device
-
-
-def _common_rate(signals: Sequence[Signal]) -> float | None:
-    if isinstance(signals, LazySignals):
-        return signals.rate_hz
-    rates = {signal.rate_hz for signal in signals}
-    if len(rates) > 1:
-        raise SignalError(f"signals have rates {sorted(rates, key=str)} Hz; resample them to one before training")
-    return rates.pop()
-
-
-def _check_rate(signals: Sequence[Signal], rate_hz: float | None) -> None:
-    """Signals without a rate are taken to have the model's."""
-    for signal in signals[:1] if isinstance(signals, LazySignals) else signals:
-        if signal.rate_hz not in (None, rate_hz) and rate_hz is not None:
-            raise SignalError(
-                f"signal {signal.id!r} has {signal.rate_hz:g} Hz, the model was trained at {rate_hz:g} Hz; resample it"
-            )
-
-
-def _digest(windows: WindowBatch | LazyWindows, labels: npt.NDArray[np.int64] | None) -> str:
-    sha = hashlib.sha256()
-    for part in windows.parts():
-        sha.update(part.values.numpy().tobytes())
-    sha.update(windows.lengths.numpy().tobytes())
-    sha.update(b"" if labels is None else labels.tobytes())
-    return sha.hexdigest()[:16]

@@ -10,21 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from geopatch.config import DESCRIPTORS
 from geopatch.scaffold import Scaffold
 
 EPSILON = 1e-6
-
-DESCRIPTORS: dict[str, int] = {  # name -> columns it takes
-    "slope": 1,
-    "acceleration": 1,
-    "curvature": 1,
-    "residual": 3,
-    "confidence": 1,
-    "position": 1,
-    "index": 1,
-    "length": 1,
-    "global": 2,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +100,9 @@ def geometry(
         "length": lambda: scaffold.inside.sum(-1) / scaffold.lengths[:, None],
         "global": lambda: _window_means(motion, confidence, scaffold),
     }
-    found = [columns[name]().reshape(*scaffold.valid.shape, DESCRIPTORS[name]) for name in names]
+    chosen = [columns[name]().reshape(*scaffold.valid.shape, DESCRIPTORS[name]) for name in names]
     empty = source.new_zeros((*scaffold.valid.shape, 0))
-    descriptors = torch.cat([empty, *found], dim=-1)
+    descriptors = torch.cat([empty, *chosen], dim=-1)
     return Geometry(descriptors * scaffold.valid[..., None], evidence * scaffold.valid[..., None])
 
 

@@ -11,41 +11,18 @@ import torch
 from torch import Tensor
 
 from geopatch.clock import clock_from_anchors
-from geopatch.errors import SignalError, at_least, one_of
-from geopatch.geometry import DESCRIPTORS, Geometry, geometry, motion
+from geopatch.config import PatchConfig
+from geopatch.errors import SignalError
+from geopatch.geometry import Geometry, geometry, motion
 from geopatch.scaffold import Scaffold, adaptive_scaffold, fixed_scaffold, random_scaffold
 from geopatch.signal import Signal
 
 PART = 64  # windows stacked at a time where not all fit into memory
 
 
-@dataclass(frozen=True)
-class PatchConfig:
-    """How windows become patches."""
-
-    patch_length: int = 16
-    max_patches: int = 16
-    stride: int | None = None  # None: spread over the window
-    boundaries: str = "fixed"  # fixed | adaptive | random
-    descriptors: tuple[str, ...] = tuple(DESCRIPTORS)
-    geometry_source: str = "values"  # values | clock
-    curvature_channel: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "descriptors", tuple(self.descriptors))
-        at_least("patch_length", self.patch_length, 3)
-        at_least("max_patches", self.max_patches, 1)
-        if self.stride is not None:
-            at_least("stride", self.stride, 1)
-        one_of("boundaries", self.boundaries, ("fixed", "adaptive", "random"))
-        one_of("geometry_source", self.geometry_source, ("values", "clock"))
-        for name in self.descriptors:
-            one_of("descriptors", name, tuple(DESCRIPTORS))
-
-
 @dataclass(frozen=True, eq=False)
 class WindowBatch:
-    """B windows padded to T samples. Gaps are bridged; `confidence` tells what was measured, 0 past the end."""
+    """B windows padded to T samples. Gaps are bridged; `confidence` says what was measured, 0 past the end."""
 
     values: Tensor  # (B, T, C)
     confidence: Tensor  # (B, T) share of channels measured
@@ -91,7 +68,7 @@ class WindowBatch:
 
 
 class LazyWindows:
-    """Windows that are stacked when they are asked for, because all of them would not fit into memory."""
+    """Windows that are stacked when they are used, because all of them would not fit into memory."""
 
     def __init__(self, signals: Sequence[Signal], lengths: Sequence[int], *, clock: bool = False) -> None:
         self.signals, self.clock = signals, clock
@@ -203,11 +180,11 @@ def patchify(windows: WindowBatch, config: PatchConfig) -> PatchBatch:
         scaffold = random_scaffold(windows.lengths, *size)
     else:
         scaffold = fixed_scaffold(windows.lengths, *size, stride=config.stride)
-    found = geometry(source, windows.confidence, scaffold, moves, config.descriptors, clock=clock)
+    described = geometry(source, windows.confidence, scaffold, moves, config.descriptors, clock=clock)
     if config.curvature_channel:
         extra = moves.curvature.log1p()[..., None]
         windows = replace(windows, values=torch.cat([windows.values, extra], dim=2))
-    return PatchBatch(windows, scaffold, cut(windows.values, scaffold), found)
+    return PatchBatch(windows, scaffold, cut(windows.values, scaffold), described)
 
 
 def cut(values: Tensor, scaffold: Scaffold) -> Tensor:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-from geopatch.train.fit import Progress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
-Report = Callable[[Progress], None]
+Report: TypeAlias = Callable[[dict[str, Any]], None]  # a row of the history of a training: step, steps, loss
 CountReport = Callable[[str, int, int], None]  # what, how many are done, of how many
 
 LINES = 10  # on a stream that is no terminal
@@ -28,7 +26,7 @@ def training_bar(title: str) -> Iterator[Report]:
         with _bar(title, console) as report:
             yield report
     else:
-        yield lambda progress: _line(title, console, progress)
+        yield _lines(title, console)
 
 
 @contextmanager
@@ -60,17 +58,26 @@ def _bar(title: str, console: Console) -> Iterator[Report]:
     with Bar(*columns, console=console) as bar:
         task = bar.add_task(title, total=None, loss="-", rate="")
 
-        def report(progress: Progress) -> None:
+        def report(row: dict[str, Any]) -> None:
             speed = bar.tasks[task].speed
             rate = f"{speed:.1f} steps/s" if speed else ""
-            bar.update(task, total=progress.steps, completed=progress.step, loss=f"{progress.loss:.3f}", rate=rate)
+            bar.update(task, total=row["steps"], completed=row["step"], loss=f"{row['loss']:.3f}", rate=rate)
 
         yield report
 
 
-def _line(title: str, console: Console, progress: Progress) -> None:
-    if progress.step % max(progress.steps // LINES, 1) == 0:
-        console.print(f"{title}: step {progress.step} of {progress.steps}, loss {progress.loss:.3f}")
+def _lines(title: str, console: Console) -> Report:
+    """A line whenever another tenth of the steps is done."""
+    printed = 0
+
+    def report(row: dict[str, Any]) -> None:
+        nonlocal printed
+        part = row["step"] // max(row["steps"] // LINES, 1)
+        if part > printed:
+            printed = part
+            console.print(f"{title}: step {row['step']} of {row['steps']}, loss {row['loss']:.3f}")
+
+    return report
 
 
 @contextmanager

@@ -2,43 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.errors import MissingExtraError, SignalError
+from geopatch.arrays import Anchors, Values, anchors_around, as_array, as_values, bridge, sorted_anchors
+from geopatch.errors import SignalError
+from geopatch.notebook import sparkline, table
 
-Values = npt.NDArray[np.float32]
-Anchors = npt.NDArray[np.float64]
+__all__ = ["Anchors", "LazySignals", "Signal", "Values"]
 
 SLOWEST_HZ = 0.001
-ID_COLUMN, TIME_COLUMN, LABEL_COLUMN = "id", "time", "label"
+NAMES_SHOWN = 4  # of channels, in one-line descriptions
 
 
 @dataclass(frozen=True, eq=False)
 class Signal:
-    """Values (T, C) on an even clock. A window is a signal that knows its record and where in it it starts."""
+    """Evenly sampled values with an id; a window is a signal that knows its record and its start.
+
+    Parameters
+    ----------
+    values : array of shape (T,) or (T, C)
+        The samples, kept as float32 (T, C). NaN marks what was not measured.
+    id : str
+        The name by which hits, errors and galleries refer to the signal.
+    rate_hz : float, optional
+        Samples a second. None means not known: a sample then counts as a second.
+    channels : tuple of str, optional
+        A name for each channel. Signals with names are matched by name, not by position.
+    record : str, optional
+        The id of the recording that a window was cut from.
+    start_s : float, default=0.0
+        Where in its record a window starts, in seconds (in samples where the rate is not known).
+    anchors : array of shape (A,), optional
+        Samples of alignment marks (R peaks, word times), from which a clock can be made. They may lie outside of the
+        signal.
+
+    Raises
+    ------
+    SignalError
+        If the values are not (T, C) numbers, hold infinity or nothing measured at all, or if rate, names or anchors do
+        not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> signal = Signal(np.zeros((256, 2)), "100", rate_hz=128.0, channels=("MLII", "V5"))
+    >>> signal.duration_s
+    2.0
+    >>> signal.window(64, 128)
+    Signal('100@0.5s', 64 samples at 128 Hz, 2 channels (MLII, V5))
+    """
 
     values: Values  # (T, C)
     id: str
-    rate_hz: float | None = None  # None: not known
+    rate_hz: float | None = None
     channels: tuple[str, ...] = ()
     record: str = ""
     start_s: float = 0.0
-    anchors: Anchors | None = field(default=None, repr=False)  # samples of alignment marks: R peaks, word times
-    observed: npt.NDArray[np.bool_] = field(init=False, repr=False)  # (T, C)
+    anchors: Anchors | None = None
+    observed: npt.NDArray[np.bool_] = field(init=False)  # (T, C)
 
     def __post_init__(self) -> None:
-        values = _numeric(self.values, self.id)
+        values = as_values(self.values, self.id)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "observed", ~np.isnan(values))
+        object.__setattr__(self, "channels", tuple(self.channels))
         if self.anchors is not None:
-            object.__setattr__(self, "anchors", _sorted_anchors(self.anchors, self.id))
+            object.__setattr__(self, "anchors", sorted_anchors(self.anchors, self.id))
         _check(self)
+
+    def __repr__(self) -> str:
+        return f"Signal({self.id!r}, {self.length} samples{at_hz(self.rate_hz)}, {channel_text(self)})"
+
+    def _repr_html_(self) -> str:
+        return table([signal_row(self)])
 
     @classmethod
     def from_array(
@@ -49,11 +90,36 @@ class Signal:
         channels: Sequence[str] = (),
         anchors: Anchors | None = None,
     ) -> Signal:
-        """One signal from (T,) or (T, C) numbers."""
-        return cls(_array(values, id), id=id, rate_hz=rate_hz, channels=tuple(channels), anchors=anchors)
+        """Make one signal from numbers.
+
+        Parameters
+        ----------
+        values : array-like of shape (T,) or (T, C)
+            The samples; NaN marks what was not measured.
+        id : str, default="0"
+            The name of the signal.
+        rate_hz : float, optional
+            Samples a second; None means not known.
+        channels : sequence of str, optional
+            A name for each channel.
+        anchors : array of shape (A,), optional
+            Samples of alignment marks.
+
+        Returns
+        -------
+        Signal
+            The signal.
+
+        Examples
+        --------
+        >>> Signal.from_array([1.0, 2.0, 3.0], id="a", rate_hz=10.0)
+        Signal('a', 3 samples at 10 Hz, 1 channel)
+        """
+        return cls(as_array(values, id), id=id, rate_hz=rate_hz, channels=tuple(channels), anchors=anchors)
 
     @property
     def length(self) -> int:
+        """Number of samples."""
         return int(self.values.shape[0])
 
     @property
@@ -63,20 +129,57 @@ class Signal:
 
     @property
     def duration_s(self) -> float:
+        """Seconds from the first sample to the end of the last; samples where the rate is not known."""
         return self.length / self.clock_hz
 
     def at_rate(self, rate_hz: float | None) -> Signal:
-        """The signal at this rate: resampled where its own is known and differs, taken to have it where it is not."""
+        """Bring the signal to a rate: resample it, or take it to have the rate where its own is not known.
+
+        Parameters
+        ----------
+        rate_hz : float or None
+            Samples a second; None leaves the signal as it is.
+
+        Returns
+        -------
+        Signal
+            A signal of that rate; the same object where nothing changes.
+        """
         if rate_hz is None or self.rate_hz == rate_hz:
             return self
-        return replace(self, rate_hz=float(rate_hz)) if self.rate_hz is None else self.resampled(rate_hz)
+        if self.rate_hz is not None:
+            return self.resampled(rate_hz)
+        return replace(self, rate_hz=float(rate_hz), start_s=self.start_s / rate_hz)
 
     def arranged(self, channels: Sequence[str]) -> Signal:
-        """The signal with its channels in this order, matched by name where both sides have names."""
+        """Bring the channels into an order, matched by name where both sides have names.
+
+        Parameters
+        ----------
+        channels : sequence of str
+            The names in the wanted order; channels of other names are left out. Empty: as they stand.
+
+        Returns
+        -------
+        Signal
+            The arranged signal; the same object where nothing changes.
+
+        Raises
+        ------
+        SignalError
+            If the signal has names and lacks one of these, or a name stands twice.
+
+        Examples
+        --------
+        >>> leads = Signal.from_array([[1.0, 2.0]], channels=("V5", "MLII"))
+        >>> leads.arranged(("MLII", "V5")).values.tolist()
+        [[2.0, 1.0]]
+        """
         wanted = tuple(channels)
         if not wanted or not self.channels or self.channels == wanted:
             return self
-        if not set(wanted) <= set(self.channels):
+        unique = len(set(wanted)) == len(wanted) and len(set(self.channels)) == len(self.channels)
+        if not (unique and set(wanted) <= set(self.channels)):
             raise SignalError(
                 f"signal {self.id!r} has the channels {', '.join(self.channels)}; expected {', '.join(wanted)}: "
                 "rename its channels, or leave the names out to take them as they stand"
@@ -85,7 +188,23 @@ class Signal:
         return replace(self, values=self.values[:, places], channels=wanted)
 
     def resampled(self, rate_hz: float) -> Signal:
-        """The same signal at another rate, by polyphase filtering. What was not measured stays so."""
+        """Resample by polyphase filtering; what was not measured stays so, and anchors move along.
+
+        Parameters
+        ----------
+        rate_hz : float
+            Samples a second of the result.
+
+        Returns
+        -------
+        Signal
+            The same signal at another rate.
+
+        Raises
+        ------
+        SignalError
+            If the signal's own rate is not known, or a rate is below 0.001 Hz.
+        """
         from scipy.signal import resample_poly
 
         if self.rate_hz is None:
@@ -95,7 +214,8 @@ class Signal:
                 f"signal {self.id!r}: can resample {SLOWEST_HZ} Hz and more, not {self.rate_hz} to {rate_hz}"
             )
         ratio = Fraction(rate_hz).limit_denominator(1000) / Fraction(self.rate_hz).limit_denominator(1000)
-        values = resample_poly(self.bridged(), ratio.numerator, ratio.denominator, axis=0, padtype="line")
+        padding = "line" if self.length > 1 else "mean"  # one sample has no line through it
+        values = resample_poly(self.bridged(), ratio.numerator, ratio.denominator, axis=0, padtype=padding)
         before = np.minimum(np.arange(len(values)) * ratio.denominator // ratio.numerator, self.length - 1)
         return replace(
             self,
@@ -105,11 +225,33 @@ class Signal:
         )
 
     def bridged(self) -> Values:
-        """The values with every gap bridged by a straight line; a channel that was never measured is 0."""
-        return np.stack([_bridged(column) for column in self.values.T], axis=1)
+        """Bridge every gap by a straight line.
+
+        Returns
+        -------
+        array of shape (T, C)
+            The values without NaN; a channel that was never measured is 0.
+        """
+        return np.stack([bridge(column) for column in self.values.T], axis=1)
 
     def window(self, start: int, stop: int) -> Signal:
-        """The samples start..stop as a signal that remembers its record, and the anchors next to it on either side."""
+        """Cut out a span of samples that remembers its record.
+
+        Parameters
+        ----------
+        start, stop : int
+            First sample, and the sample after the last.
+
+        Returns
+        -------
+        Signal
+            The span with its record and start, the anchors in it and the nearest one on either side.
+
+        Raises
+        ------
+        SignalError
+            If the span does not lie within the signal.
+        """
         if not 0 <= start < stop <= self.length:
             raise SignalError(f"signal {self.id!r} has {self.length} samples, not the span {start}..{stop}")
         start_s = self.start_s + start / self.clock_hz
@@ -119,158 +261,45 @@ class Signal:
             id=f"{self.id}@{start_s:.10g}s",
             record=self.record or self.id,
             start_s=start_s,
-            anchors=None if self.anchors is None else _anchors_around(self.anchors, start, stop),
+            anchors=None if self.anchors is None else anchors_around(self.anchors, start, stop),
         )
 
 
 class LazySignals(Sequence[Signal]):
-    """Signals that are read when they are asked for, so that there can be more of them than memory holds."""
+    """Signals that are read when they are used, so that there can be more of them than memory holds."""
 
     rate_hz: float | None
     lengths: npt.NDArray[np.int64]  # (N,) samples of each, known without reading it
 
 
-def as_signals(X: Any) -> Sequence[Signal]:
-    """Signals from what people have: (N, T) or (N, T, C) arrays, lists of unequal arrays, frames, signals."""
-    if isinstance(X, Signal):
-        return [X]
-    if isinstance(X, LazySignals):
-        return X
-    if _is_frame(X):
-        return from_frame(X)
-    if hasattr(X, "__array__") and not isinstance(X, (list, tuple)):
-        return _from_stack(np.asarray(X))
-    if not isinstance(X, Iterable) or isinstance(X, (str, bytes)):
-        raise SignalError(f"expected an array, a list of arrays, a frame or signals, got {type(X).__name__}")
-    items = [item if isinstance(item, Signal) else _array(item, str(n)) for n, item in enumerate(X)]
-    if not items:
-        raise SignalError("expected at least one signal, got none")
-    if all(not isinstance(item, Signal) and item.ndim == 0 for item in items):
-        return _from_stack(np.asarray(items))
-    return [item if isinstance(item, Signal) else Signal.from_array(item, id=str(n)) for n, item in enumerate(items)]
+def at_hz(rate_hz: float | None) -> str:
+    """`" at 128 Hz"` for the one-line descriptions; nothing where the rate is not known."""
+    return "" if rate_hz is None else f" at {rate_hz:g} Hz"
 
 
-def from_frame(frame: Any, rate_hz: float | None = None) -> list[Signal]:
-    """Signals from a pandas or polars frame.
-
-    With an `id` column the frame is long: rows of one id are one signal, ordered by `time` if there is one, and every
-    other column but `label` is a channel of numbers. Without it the frame is wide: each row is a signal of one channel.
-    """
-    table = _narwhal(frame)
-    if ID_COLUMN not in table.columns:
-        numbers = table.drop(LABEL_COLUMN, strict=False) if LABEL_COLUMN in table.columns else table
-        return _from_stack(numbers.to_numpy(), rate_hz)
-    if table.is_empty():
-        raise SignalError("expected at least one signal, got a frame without rows")
-    channels = [name for name in table.columns if name not in (ID_COLUMN, TIME_COLUMN, LABEL_COLUMN)]
-    if TIME_COLUMN in table.columns:
-        table = table.sort(ID_COLUMN, TIME_COLUMN)
-    groups = table.with_columns(table[ID_COLUMN].cast(_narwhals().String)).group_by(ID_COLUMN)
-    return [
-        Signal.from_array(group.select(channels).to_numpy(), id=str(key[0]), rate_hz=rate_hz, channels=channels)
-        for key, group in sorted(groups, key=lambda item: _natural(str(item[0][0])))
-    ]
+def rate_text(rate_hz: float | None) -> str:
+    """The rate of a signal in an error message."""
+    return "no known rate" if rate_hz is None else f"{rate_hz:g} Hz"
 
 
-def frame_labels(frame: Any) -> npt.NDArray[np.str_] | None:
-    """The label of each signal that `from_frame` gives, in the same order; None without a `label` column."""
-    table = _narwhal(frame)
-    if LABEL_COLUMN not in table.columns:
-        return None
-    missing = table[LABEL_COLUMN].is_null() | table[LABEL_COLUMN].cast(_narwhals().String).is_in(["nan"])
-    if missing.any():
-        row = missing.to_list().index(True)
-        raise SignalError(f"row {row} of the frame has no label; give it one, or leave the column out")
-    if ID_COLUMN not in table.columns:
-        return np.asarray(table[LABEL_COLUMN].to_list(), dtype=str)
-    found: dict[str, str] = {}
-    for id, label in zip(table[ID_COLUMN].to_list(), table[LABEL_COLUMN].to_list(), strict=True):
-        if found.setdefault(str(id), str(label)) != str(label):
-            raise SignalError(f"signal {str(id)!r} has two labels, {found[str(id)]!r} and {str(label)!r}; give it one")
-    return np.asarray([found[id] for id in sorted(found, key=_natural)], dtype=str)
+def channel_text(signal: Signal) -> str:
+    """`2 channels (MLII, V5)`, with the first names only where there are many."""
+    count, names = signal.values.shape[1], ", ".join(signal.channels[:NAMES_SHOWN])
+    more = ", ..." if len(signal.channels) > NAMES_SHOWN else ""
+    return f"{count} channel{'s' * (count > 1)}{f' ({names}{more})' if names else ''}"
 
 
-def _natural(text: str) -> tuple[int, float, str]:
-    """Numbers in order of size, before text: '2' stands before '10'."""
-    return (0, float(text), text) if text.replace(".", "", 1).isdecimal() else (1, 0.0, text)
-
-
-def _narwhals() -> Any:
-    try:
-        import narwhals
-    except ImportError as error:
-        raise MissingExtraError("narwhals", "frames", "reading a pandas or polars frame") from error
-    return narwhals
-
-
-def _narwhal(frame: Any) -> Any:
-    return _narwhals().from_native(frame, eager_only=True)
-
-
-def _is_frame(X: Any) -> bool:
-    return hasattr(X, "columns") and hasattr(X, "shape")
-
-
-def _from_stack(stack: npt.NDArray[Any], rate_hz: float | None = None) -> list[Signal]:
-    if stack.ndim not in (2, 3):
-        raise SignalError(
-            f"expected an array (N, T) or (N, T, C), got {stack.ndim}D with shape {stack.shape}. "
-            "Reshape your data: one window is X[None, :] and one feature is X.reshape(-1, 1)"
-        )
-    if 0 in stack.shape:
-        raise SignalError(
-            f"expected at least one signal of one sample, got 0 feature(s) (shape={stack.shape}) "
-            "while a minimum of 1 is required."
-        )
-    return [Signal.from_array(values, id=str(n), rate_hz=rate_hz) for n, values in enumerate(stack)]
-
-
-def _sorted_anchors(anchors: Any, id: str) -> Anchors:
-    found = np.unique(np.asarray(anchors, dtype=np.float64).ravel())
-    if not np.isfinite(found).all():
-        raise SignalError(f"signal {id!r} has an anchor that is no finite number; leave out anchors that are missing")
-    return found
-
-
-def _anchors_around(anchors: Anchors, start: int, stop: int) -> Anchors:
-    """Those within start..stop and one more on either side, so that a clock need not guess beyond the last."""
-    first, last = np.searchsorted(anchors, [start, stop])
-    around: Anchors = anchors[max(first - 1, 0) : last + 1] - start
-    return around
-
-
-def _bridged(column: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """A channel with its gaps bridged by straight lines; 0 where nothing was measured."""
-    known = np.flatnonzero(~np.isnan(column))
-    if len(known) == 0:
-        return np.zeros_like(column)
-    bridged: npt.NDArray[np.float64] = np.interp(np.arange(len(column)), known, column[known])
-    return bridged.astype(np.float32)
-
-
-def _array(values: npt.ArrayLike, id: str) -> npt.NDArray[Any]:
-    try:
-        return np.asarray(values)
-    except ValueError as error:
-        raise SignalError(f"signal {id!r}: expected (T,) or (T, C) numbers, got rows of unequal length") from error
-
-
-def _numeric(values: Any, id: str) -> Values:
-    raw = _array(values, id)
-    if raw.ndim == 1:
-        raw = raw[:, None]
-    if raw.dtype.kind == "c":
-        raise SignalError(f"signal {id!r}: expected real numbers, got complex. Complex data not supported")
-    if raw.dtype.kind in "OUS":
-        try:
-            raw = raw.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            detail = f"argument must be a string or a number; {error}" if isinstance(error, TypeError) else str(error)
-            raise SignalError(f"signal {id!r}: expected numbers, got {detail}; NaN marks what is missing") from error
-    if raw.dtype.kind not in "biuf":
-        raise SignalError(f"signal {id!r}: expected numbers, got {raw.dtype}; a time column is called {TIME_COLUMN!r}")
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf and is refused as such
-        return np.ascontiguousarray(raw, dtype=np.float32)
+def signal_row(signal: Signal) -> dict[str, object]:
+    """A row of a notebook's table, with a drawing of the first channel."""
+    return {
+        "id": signal.id,
+        "record": signal.record,
+        "start_s": signal.start_s,
+        "samples": signal.length,
+        "rate_hz": signal.rate_hz,
+        "channels": ", ".join(signal.channels) or signal.values.shape[1],
+        "values": sparkline(signal.values),
+    }
 
 
 def _check(signal: Signal) -> None:

@@ -2,6 +2,9 @@
 
 The work goes to a hidden sibling, which takes the place of the target only when all of it has reached the disk.
 Whatever ends the block early (an error, Ctrl-C) removes the sibling and leaves the target as it was.
+
+No kept library does this: `atomicwrites`, which did it for single files, has been archived since 2022 and points to
+`os.replace`, which is used here; models, caches and galleries are folders.
 """
 
 from __future__ import annotations
@@ -166,8 +169,8 @@ def _number(error: Exception) -> int:
         return error.errno
     if re.search(r"\d+ requested and \d+ written", str(error)):
         return errno.ENOSPC
-    found = re.search(r"\(os error (\d+)\)", str(error))
-    return int(found[1]) if found else 0
+    match = re.search(r"\(os error (\d+)\)", str(error))
+    return int(match[1]) if match else 0
 
 
 def _concerns(error: OSError, places: tuple[Path, ...]) -> bool:

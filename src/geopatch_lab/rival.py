@@ -12,7 +12,7 @@ import torch
 
 from geopatch.data.collection import Collection
 from geopatch.errors import ConfigError
-from geopatch.evaluate.metrics import Ranking, retrieval_scores
+from geopatch.evaluate.metrics import ScoredQueries, retrieval_scores
 from geopatch.evaluate.retrieval import CHUNK, DEFAULT_STRESSES, check_labels, make_row
 from geopatch.evaluate.rows import Row
 from geopatch.evaluate.stress import GEOMETRY_NOISE, Stress
@@ -82,9 +82,9 @@ def evaluate_rival(
 
 def _rankings(
     similarity: npt.NDArray[np.float32], where: Places, labels: npt.NDArray[np.str_], protocol: Protocol
-) -> Iterator[Ranking]:
+) -> Iterator[ScoredQueries]:
     for start in range(0, len(similarity), CHUNK):
         part = slice(start, start + CHUNK)
         candidate = torch.from_numpy(protocol.candidates(where[part], where))
         relevant = torch.from_numpy(protocol.relevant(where[part], where, labels[part], labels))
-        yield Ranking(torch.from_numpy(np.ascontiguousarray(similarity[part])), candidate, relevant)
+        yield ScoredQueries(torch.from_numpy(np.ascontiguousarray(similarity[part])), candidate, relevant)

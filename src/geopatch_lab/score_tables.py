@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from geopatch.evaluate.metrics import CLASS_MEAN
-from geopatch.evaluate.rows import Row, Summary, summarise
+from geopatch.evaluate.rows import CLASS_MEAN, Row, Summary, summarise
 from geopatch.scoring import SCORERS
 from geopatch_lab.rival import SCORER as OWN
 

@@ -1,4 +1,8 @@
-"""The verbs, each a module of its own that is loaded when it is called, and how errors are told."""
+"""The verbs, each a module that is imported when it is called, and errors as one line.
+
+Shell completion is click's own: `_GEOPATCH_COMPLETE=bash_source geopatch` prints the script for bash (zsh_source and
+fish_source those for zsh and fish).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from geopatch.errors import GeoPatchError, MissingExtraError
 from geopatch.version import __version__
@@ -22,14 +27,14 @@ VERBS = {
     "serve": "Serve a gallery: a REST API and a page to search it on.",
     "evaluate": "Measure retrieval on a test split, clean and with warped queries.",
     "stress": "Measure what warps, noise, gaps and shuffling cost, and draw it.",
-    "stability": "Measure what the theorems say: drift, bounds, margins (laboratory).",
-    "reproduce": "Run the whole study: every table, figure and claim (laboratory).",
+    "stability": "Measure drift, bounds and margins of the theorems (lab).",
+    "reproduce": "Run the study: every table, figure and claim (lab).",
 }
 LABORATORY = ("stability", "reproduce")  # verbs of the package geopatch_lab, which is installed on request
 
 
 class Verbs(click.Group):
-    """Lists the verbs without importing them: help must answer at once."""
+    """Lists the verbs without importing them, so that help and completion answer fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -39,6 +44,11 @@ class Verbs(click.Group):
             return None
         command: click.Command = _module(cmd_name).command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs that start so. None is imported, so those of the laboratory complete without it."""
+        verbs = [CompletionItem(verb, help=text) for verb, text in VERBS.items() if verb.startswith(incomplete)]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):

@@ -6,12 +6,8 @@ import json
 from pathlib import Path
 
 import click
-import numpy as np
 
 from geopatch.cli import options
-from geopatch.data import read
-from geopatch.estimator import GeoPatch
-from geopatch.storage import atomic_file
 
 
 @click.command("encode", short_help="Turn a collection into embeddings and tokens.")
@@ -22,6 +18,12 @@ from geopatch.storage import atomic_file
 @options.as_json
 def command(data: Path, model: Path, out: Path, device: str, as_json: bool) -> None:
     """Encode the file DATA and write ids, embedding (N, D), tokens (N, K, d), valid (N, K) and starts (N, K)."""
+    import numpy as np
+
+    from geopatch.data import read
+    from geopatch.estimator import GeoPatch
+    from geopatch.storage import atomic_file
+
     options.check_file_place(out)
     estimator = GeoPatch.load(model, device=device)
     encoding = estimator.encode(read(data).signals)
@@ -35,5 +37,5 @@ def command(data: Path, model: Path, out: Path, device: str, as_json: bool) -> N
             starts=encoding.starts,
         )
     windows, width = encoding.embedding.shape
-    told = {"out": str(out), "windows": windows, "embedding": width, "tokens": list(encoding.tokens.shape[1:])}
-    click.echo(json.dumps(told) if as_json else f"encoded {windows} windows as {width} numbers each; saved to {out}")
+    summary = {"out": str(out), "windows": windows, "embedding": width, "tokens": list(encoding.tokens.shape[1:])}
+    click.echo(json.dumps(summary) if as_json else f"encoded {windows} windows as {width} numbers each; saved to {out}")

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from geopatch.cli import options, sets
-from geopatch.data import Collection
+from geopatch.cli import options
 from geopatch.errors import CheckpointError, GeoPatchError
-from geopatch.estimator import GeoPatch
-from geopatch.model import digest
-from geopatch.model.checkpoint import check_replaceable
+
+if TYPE_CHECKING:
+    from geopatch.data import Collection
+    from geopatch.estimator import GeoPatch
 
 
 @click.command("fit", short_help="Train an encoder on a collection.")
-@click.argument("data")
+@click.argument("data", shell_complete=options.complete_files)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for the trained model.")
 @click.option("--force", is_flag=True, help="Replace a model that is there, and any other training begun for it.")
 @click.option("--unlabelled", is_flag=True, help="Leave the labels aside: the views of a window are its positives.")
-@click.option("--seed", default=0, show_default=True, help="What chance starts from.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    metavar="INTEGER",
+    help="Seed of weights, order of windows and views: one number gives one model.",
+)
 @options.target
 @options.data_root
 @options.cache
@@ -50,27 +56,39 @@ def command(
 
     A training that was interrupted goes on where it stood when the same command is given again.
     """
+    model, train = options.model_config(preset, flags), options.train_config(flags)
+    from dataclasses import replace
+
+    from geopatch.cli import sets
+    from geopatch.config import check_reconstruction
+    from geopatch.estimator import GeoPatch
+
+    check_reconstruction(model, train)
     _check_out(out, force)
     collection = sets.training_data(data, data_root, cache, target, quiet=as_json)
-    model, train = options.model_config(preset, flags), options.train_config(flags)
     estimator = GeoPatch(
-        preset, model=model, train=train, seed=seed, device=device, devices=devices, progress=not as_json
+        model=model, train=train, random_state=seed, device=device, devices=devices, progress=not as_json
     )
     _train(estimator, collection if not unlabelled else replace(collection, labels=None), out.resolve(), force)
     if not estimator.leads_:
         return
     estimator.save(out, overwrite=force)
-    told = _told(estimator, out)
-    click.echo(json.dumps(told) if as_json else f"trained on {len(collection)} windows of {data}; saved to {out}")
+    report = _report(estimator, out)
+    click.echo(json.dumps(report) if as_json else f"trained on {len(collection)} windows of {data}; saved to {out}")
 
 
-def _told(estimator: GeoPatch, out: Path) -> dict[str, Any]:
+def _report(estimator: GeoPatch, out: Path) -> dict[str, Any]:
+    """What --json prints."""
+    from geopatch.model import digest
+
     card = estimator.card_
     data = {"data_digest" if name == "digest" else name: value for name, value in card.data.items()}
     return {"model": str(out), "digest": digest(estimator.encoder_), **data, **card.scores}
 
 
 def _check_out(out: Path, force: bool) -> None:
+    from geopatch.model.checkpoint import check_replaceable
+
     if out.exists() and not force:
         raise GeoPatchError(f"{out} is there already; choose another --out, or --force to replace it")
     if out.exists() and not out.is_dir():

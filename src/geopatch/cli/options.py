@@ -11,22 +11,24 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
+from geopatch.config import PRESETS, ModelConfig, TrainConfig
 from geopatch.errors import ConfigError, GeoPatchError
-from geopatch.model import PRESETS, ModelConfig
-from geopatch.train import TrainConfig
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Config = TypeVar("Config", ModelConfig, TrainConfig)
 
-FILLED_FROM_DATA = ("channels", "seed")
+FILLED_FROM_DATA = ("channels",)
+TRAIN_NAMES = {"amplitude": "view-amplitude", "reconstruction": "reconstruction-weight"}  # the model has these, too
 
 preset = click.option(
-    "--preset", type=click.Choice(tuple(PRESETS)), default="default", show_default=True, help="Which encoder."
+    "--preset", type=click.Choice(tuple(PRESETS)), default="default", show_default=True, help="Encoder to start from."
 )
-device = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+device = click.option(
+    "--device", default="auto", show_default=True, help="Where to compute: auto, cpu, cuda or cuda:N."
+)
 devices = click.option(
-    "--devices", default=1, show_default=True, help="Train on several GPUs (or CPU processes) at once."
+    "--devices", default=1, show_default=True, help="How many GPUs (or CPU processes) train together."
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 target = click.option(
@@ -52,20 +54,28 @@ cache = click.option(
 
 
 def config_flags(command: Command) -> Command:
-    """Every field of ModelConfig and TrainConfig as a flag; what is not given comes from the preset."""
-    for kind in (TrainConfig, ModelConfig):
+    """Every field of ModelConfig and TrainConfig as a flag; what is left out comes from the preset."""
+    for prefix, kind in (("train", TrainConfig), ("model", ModelConfig)):
+        hints = typing.get_type_hints(kind)
         for field in reversed(dataclasses.fields(kind)):
             if field.name not in FILLED_FROM_DATA:
-                command = _flag(kind, field)(command)
+                command = _flag(prefix, field, hints[field.name])(command)
     return command
 
 
 def model_config(preset: str, flags: Mapping[str, Any]) -> ModelConfig:
-    return _changed(PRESETS[preset], "model_", flags)
+    """The preset with what flags change."""
+    return dataclasses.replace(PRESETS[preset], **_values("model_", flags))
 
 
 def train_config(flags: Mapping[str, Any]) -> TrainConfig:
-    return _changed(TrainConfig(), "train_", flags)
+    """The training that flags describe."""
+    return TrainConfig(**_values("train_", flags))
+
+
+def complete_files(_context: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Shell completion by the files that are there, for an argument that is a file or a name."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 def check_place(path: Path) -> None:
@@ -98,25 +108,38 @@ def _refuse_folder(path: Path) -> None:
         raise GeoPatchError(f"cannot write {path}: expected a file, but a folder is there; give another path")
 
 
-def _changed(config: Config, prefix: str, flags: Mapping[str, Any]) -> Config:
-    given = {name[len(prefix) :]: value for name, value in flags.items() if name.startswith(prefix)}
-    return dataclasses.replace(config, **{name: value for name, value in given.items() if value is not None})
+def _values(prefix: str, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags of one config that were set, by the names of its fields."""
+    own = {name[len(prefix) :]: value for name, value in flags.items() if name.startswith(prefix)}
+    return {name: value for name, value in own.items() if value is not None}
 
 
-def _flag(kind: type, field: dataclasses.Field[Any]) -> Callable[[Command], Command]:
-    prefix = "model" if kind is ModelConfig else "train"
-    name = field.name.replace("_", "-")
-    flag = f"--{name}" if kind is ModelConfig else f"--{TRAIN_NAMES.get(name, name)}"
-    hint = typing.get_type_hints(kind)[field.name]
-    help = f"[{prefix}] default {_told(field.default)}"
+def _flag(prefix: str, field: dataclasses.Field[Any], hint: Any) -> Callable[[Command], Command]:
+    own_name = field.name.replace("_", "-")
+    name = TRAIN_NAMES.get(own_name, own_name) if prefix == "train" else own_name
+    destination, choices = f"{prefix}_{field.name}", field.metadata["choices"]
+    help = f"{field.metadata['help']}{_default(prefix, field)}"
     if hint is bool:
-        return click.option(f"{flag}/--no-{name}", f"{prefix}_{field.name}", default=None, help=help)
+        return click.option(f"--{name}/--no-{name}", destination, default=None, help=help)
     if hint == tuple[str, ...]:
-        return click.option(flag, f"{prefix}_{field.name}", callback=_names, help=f"{help}, separated by commas")
-    return click.option(flag, f"{prefix}_{field.name}", type=_plain(hint), default=None, help=help)
+        return click.option(f"--{name}", destination, callback=_names, metavar="NAME,NAME,...", help=help)
+    return click.option(f"--{name}", destination, type=click.Choice(choices) if choices else _plain(hint), help=help)
 
 
-TRAIN_NAMES = {"amplitude": "view-amplitude", "reconstruction": "reconstruction-weight"}  # the model has these, too
+def _default(prefix: str, field: dataclasses.Field[Any]) -> str:
+    """The default as a help text shows it; that of another preset beside it where it differs."""
+    if field.default is None:
+        return ""
+    others = {} if prefix == "train" else {name: getattr(config, field.name) for name, config in PRESETS.items()}
+    differing = [f"; {name}: {_shown(value)}" for name, value in others.items() if value != field.default]
+    default = "all" if field.default == field.metadata["choices"] else _shown(field.default)
+    return f"  [default: {default}{''.join(differing)}]"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _plain(hint: Any) -> Any:
@@ -124,10 +147,6 @@ def _plain(hint: Any) -> Any:
     if isinstance(hint, types.UnionType):
         return next(kind for kind in typing.get_args(hint) if kind is not type(None))
     return hint
-
-
-def _told(value: Any) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
@@ -140,10 +159,10 @@ def seed_list(text: str) -> list[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         try:
-            found = range(int(first), int(last or first) + 1)
+            numbers = range(int(first), int(last or first) + 1)
         except ValueError as error:
             raise ConfigError(f"seeds must look like 0-2 or 0,1,2, got {text!r}") from error
-        if not found:
+        if not numbers:
             raise ConfigError(f"seeds must name at least one, got {part!r}; the smaller comes first")
-        seeds.extend(found)
+        seeds.extend(numbers)
     return seeds

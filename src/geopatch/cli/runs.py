@@ -5,33 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from geopatch.cli import options, sets
-from geopatch.data import Collection, load_split, read
-from geopatch.data.catalog import CATALOG
-from geopatch.data.recording import WindowSet
+from geopatch.cli import options
 from geopatch.errors import ConfigError, one_of
-from geopatch.estimator import GeoPatch
-from geopatch.evaluate import Row, Trained, append_rows, evaluate, train
-from geopatch.evaluate.retrieval import check_labels
-from geopatch.evaluate.stress import Stress
-from geopatch.evaluate.task import Task, check_sense, task, thinned
 from geopatch.protocol import MEANING, Protocol
-from geopatch.scoring import SCORERS
+from geopatch.scoring import encoded_scorers
+
+if TYPE_CHECKING:
+    from geopatch.data import Collection
+    from geopatch.evaluate import Row, Stress, Trained
+    from geopatch.evaluate.task import Task
 
 DEFAULT_PRESET, DEFAULT_SEEDS = "default", "0"
 TRAIN_PER_RECORD, TEST_PER_RECORD = 600, 200
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Stresses = Sequence[Stress | str]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a verb was told: a trained model or how to train one for each seed, and how to measure it."""
+class RunOptions:
+    """The flags of a verb that measures: a trained model or how to train one for each seed, and how to measure it."""
 
     model: Path | None
     seeds: str
@@ -57,7 +53,7 @@ class Asked:
             )
         options.seed_list(self.seeds)
         for name in self.scorer_names:
-            one_of("scorer", name, SCORERS)
+            one_of("scorer", name, encoded_scorers())
         if self.rows is not None:
             options.check_rows_place(self.rows)
 
@@ -67,7 +63,7 @@ class Asked:
 
 
 def measuring(scorers: Sequence[str]) -> Callable[[Command], Command]:
-    """The flags of a verb that measures; `asked` takes them up again."""
+    """The flags of a verb that measures; `run_options` takes them up again."""
     flags = (
         options.target,
         click.option(
@@ -100,60 +96,75 @@ def measuring(scorers: Sequence[str]) -> Callable[[Command], Command]:
     return decorate
 
 
-def asked(given: Mapping[str, Any]) -> Asked:
+def run_options(flags: Mapping[str, Any]) -> RunOptions:
     """The flags of `measuring`, those of the configs together."""
-    own = {name: value for name, value in given.items() if name in Asked.__dataclass_fields__}
-    return Asked(**own, flags={name: value for name, value in given.items() if name not in own})
+    own = {name: value for name, value in flags.items() if name in RunOptions.__dataclass_fields__}
+    return RunOptions(**own, flags={name: value for name, value in flags.items() if name not in own})
 
 
-def measure(data: Sequence[str], asked: Asked, stresses: Stresses) -> Iterator[tuple[list[Row], Collection]]:
+def measure(
+    data: Sequence[str], run: RunOptions, stresses: Sequence[Stress | str]
+) -> Iterator[tuple[list[Row], Collection]]:
     """The rows of each run as it ends, and the windows that they were measured on."""
+    from geopatch.evaluate import append_rows, evaluate
+    from geopatch.evaluate.retrieval import check_labels
+    from geopatch.evaluate.task import check_sense
+
     for name in data:
-        tasks = _task(name, asked)
+        tasks = _task(name, run)
         check_labels(tasks.test)
-        protocol = Protocol(asked.protocol, asked.guard_s)
+        protocol = Protocol(run.protocol, run.guard_s)
         check_sense(tasks.test, tasks.target, protocol)
-        for trained in _trained(name, tasks, asked):
-            scorers = asked.scorer_names
+        for trained in _trained(name, tasks, run):
+            scorers = run.scorer_names
             rows = evaluate(
                 trained, tasks.test, target=tasks.target, protocol=protocol, scorers=scorers, stresses=stresses
             )
-            if asked.rows is not None:
-                append_rows(asked.rows, rows)
+            if run.rows is not None:
+                append_rows(run.rows, rows)
             yield rows, tasks.test
 
 
-def _task(name: str, asked: Asked) -> Task:
+def _task(name: str, run: RunOptions) -> Task:
+    from geopatch.cli import sets
+    from geopatch.data import load_split, read
+    from geopatch.data.catalog import CATALOG
+    from geopatch.evaluate.task import Task
+
     if name in CATALOG:
-        return _catalog_task(name, asked)
-    target = sets.archive_target(asked.target)
-    if asked.model is not None:
+        return _catalog_task(name, run)
+    target = sets.archive_target(run.target)
+    if run.model is not None:
         return Task(None, read(name), target)
-    return Task(*load_split(name, asked.data_root), target)
+    return Task(*load_split(name, run.data_root), target)
 
 
-def _catalog_task(name: str, asked: Asked) -> Task:
-    target = sets.catalog_target(name, asked.target)
-    cache = sets.prepared(name, asked.data_root, asked.cache, quiet=asked.as_json)
-    learned: WindowSet | None = None
-    if asked.model is None:
-        learned = thinned(sets.train_side(cache).windows("train"), asked.train_per_record)
-    return task(learned, thinned(cache.windows("test"), asked.test_per_record), target)
+def _catalog_task(name: str, run: RunOptions) -> Task:
+    from geopatch.cli import sets
+    from geopatch.evaluate.task import task, thinned
+
+    target = sets.catalog_target(name, run.target)
+    cache = sets.prepared(name, run.data_root, run.cache, quiet=run.as_json)
+    learned = None
+    if run.model is None:
+        learned = thinned(sets.train_side(cache).windows("train"), run.train_per_record)
+    return task(learned, thinned(cache.windows("test"), run.test_per_record), target)
 
 
-def _trained(name: str, found: Task, asked: Asked) -> Iterator[Trained]:
-    """The model that was given, or one trained for each seed."""
-    if asked.model is not None:
-        estimator = GeoPatch.load(asked.model, device=asked.device)
-        yield Trained(estimator, str(asked.model), estimator.seed, 0.0)
+def _trained(name: str, windows: Task, run: RunOptions) -> Iterator[Trained]:
+    """The model of --model, or one trained for each seed."""
+    from geopatch.estimator import GeoPatch
+    from geopatch.evaluate import Trained, train
+
+    if run.model is not None:
+        estimator = GeoPatch.load(run.model, device=run.device)
+        yield Trained(estimator, str(run.model), estimator.seed_, 0.0)
         return
-    assert found.train is not None
-    model, settings = options.model_config(asked.preset, asked.flags), options.train_config(asked.flags)
-    for seed in options.seed_list(asked.seeds):
-        quiet = asked.as_json
+    assert windows.train is not None
+    model, settings = options.model_config(run.preset, run.flags), options.train_config(run.flags)
+    for seed in options.seed_list(run.seeds):
+        quiet = run.as_json
         if not quiet:
-            click.echo(f"{name}, {found.target}, {asked.preset} preset, seed {seed}", err=True)
-        estimator = GeoPatch(
-            asked.preset, model=model, train=settings, seed=seed, device=asked.device, progress=not quiet
-        )
-        yield train(found.train, estimator, asked.preset)
+            click.echo(f"{name}, {windows.target}, {run.preset} preset, seed {seed}", err=True)
+        estimator = GeoPatch(model=model, train=settings, random_state=seed, device=run.device, progress=not quiet)
+        yield train(windows.train, estimator, run.preset)

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Sequence
+import typing
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from geopatch import plot
 from geopatch.cli import options
-from geopatch.cli.tables import print_hits
-from geopatch.data import read
-from geopatch.data.physionet import read_wfdb
-from geopatch.data.read import READERS
 from geopatch.errors import ConfigError, DataError, GeoPatchError, one_of
-from geopatch.estimator import GeoPatch
-from geopatch.gallery import Gallery
-from geopatch.protocol import MEANING
-from geopatch.search import Hit, Span, search
-from geopatch.search.dtw import BAND
-from geopatch.search.plan import SCORERS
-from geopatch.signal import Signal
+from geopatch.search.options import SearchOptions
+
+if TYPE_CHECKING:
+    from geopatch.search import Hit, Span
+    from geopatch.signal import Signal
 
 FIGURES = (".png", ".svg")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def search_flags(command: Command) -> Command:
+    """Every field of SearchOptions as a flag, but `windows`: values are read where they are drawn."""
+    hints = typing.get_type_hints(SearchOptions)
+    for item in reversed(dataclasses.fields(SearchOptions)):
+        if item.name != "windows":
+            command = _flag(item, hints[item.name])(command)
+    return command
+
+
+def _flag(item: dataclasses.Field[Any], hint: Any) -> Callable[[Command], Command]:
+    """min_gap_s -> --min-gap: help texts say that times are in seconds."""
+    name = "-k" if item.name == "k" else f"--{item.name.removesuffix('_s').replace('_', '-')}"
+    help, choices = item.metadata["help"], item.metadata["choices"]
+    if hint is bool:
+        return click.option(name, item.name, is_flag=True, help=help)
+    kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind in (int, float, str)]
+    kind = click.Choice(choices()) if choices else kinds[0] if kinds else str
+    shown = item.default is not None
+    return click.option(name, item.name, type=kind, default=item.default, show_default=shown, help=help)
 
 
 @click.command("search", short_help="Find the windows of a gallery nearest to a query.")
@@ -36,17 +53,7 @@ FIGURES = (".png", ".svg")
 @click.option("--start", type=float, help="Where in a recording the query starts, in seconds.")
 @click.option("--stop", type=float, help="Where it stops.")
 @click.option("--model", type=click.Path(path_type=Path), help="The model that the gallery was made with.")
-@click.option("-k", default=10, show_default=True, help="How many hits.")
-@click.option("--scorer", type=click.Choice(SCORERS), default="fused", show_default=True, help="What ranks the hits.")
-@click.option("--shortlist", type=int, help="Candidates by cosine that the scorer ranks. Default 50, or k if more.")
-@click.option("--where", help="Filter, like: sex == 'F' and 40 <= age < 60")
-@click.option("--protocol", type=click.Choice(tuple(MEANING)), help="Leave out windows of the query's record.")
-@click.option("--guard", "guard_s", default=0.0, help="Seconds round the query that count as overlapping it.")
-@click.option("--min-gap", "min_gap_s", default=0.0, help="Seconds between the starts of two hits of one record.")
-@click.option("--min-score", type=float, help="Leave out hits that score less.")
-@click.option("--band", default=BAND, show_default=True, help="How far a dtw path may leave the diagonal, as a share.")
-@click.option("--certify", is_flag=True, help="Say of each hit how far embeddings may drift before it leaves the top.")
-@click.option("--tempos", is_flag=True, help="Search also by the query at other tempos; the best score counts.")
+@search_flags
 @click.option("--explain", is_flag=True, help="Say of each hit which patch of the query met which of its patches.")
 @click.option("--plot", "figure", type=click.Path(path_type=Path), help="Draw the hits, and the best one aligned.")
 @options.device
@@ -64,24 +71,33 @@ def command(
     explain: bool,
     figure: Path | None,
     as_json: bool,
-    **asked: Any,
+    **flags: Any,
 ) -> None:
     """Find the windows of GALLERY nearest to a query.
 
     The query is a signal of the file QUERY (--row or --id), a part of the WFDB record QUERY (--start, --stop), a window
     of the gallery (--id), or a part of a record whose windows are in the gallery (--record, --start, --stop).
     """
+    from geopatch.gallery import Gallery
+
     pictures = [] if figure is None else _pictures(figure)
-    estimator = None if model is None else GeoPatch.load(model, device=device)
+    search_options = SearchOptions(**flags, windows=bool(pictures))
+    estimator = None if model is None else _load(model, device)
     with Gallery.open(gallery, model=estimator, read_only=True) as opened:
         wanted = _query(query, id, row, record, start, stop, opened.about.rate_hz)
-        hits = search(opened, wanted, **asked)
+        hits = opened.search(wanted, options=search_options)
     if pictures and hits:
         _draw(hits, wanted, pictures)
     if as_json:
-        click.echo(json.dumps(_told(hits, explain, pictures)))
+        click.echo(json.dumps(_as_json(hits, explain, pictures)))
     else:
         _print(hits, explain, pictures)
+
+
+def _load(model: Path, device: str) -> Any:
+    from geopatch.estimator import GeoPatch
+
+    return GeoPatch.load(model, device=device)
 
 
 def _query(
@@ -94,6 +110,8 @@ def _query(
     rate_hz: float | None,
 ) -> Signal | Span | str:
     """The query that the flags describe; flags that do not belong together are refused."""
+    from geopatch.search import Span
+
     if path is None:
         _refuse(row=row)
         if (id is None) == (record is None):
@@ -104,6 +122,8 @@ def _query(
             _refuse(start=start, stop=stop)
             return id
         return Span(str(record), *_both(start, stop))
+    from geopatch.data.read import READERS
+
     _refuse(record=record)
     if path.suffix.lower() in READERS:
         _refuse(start=start, stop=stop)
@@ -125,6 +145,8 @@ def _both(start: float | None, stop: float | None) -> tuple[float, float]:
 
 
 def _from_file(path: Path, id: str | None, row: int | None) -> Signal:
+    from geopatch.data import read
+
     signals = read(path).signals
     if id is not None and row is not None:
         raise ConfigError("give --id or --row, not both")
@@ -143,6 +165,8 @@ def _from_file(path: Path, id: str | None, row: int | None) -> Signal:
 
 def _slice(path: Path, start_s: float, stop_s: float, rate_hz: float | None) -> Signal:
     """A part of a WFDB record, at the rate of the gallery."""
+    from geopatch.data.physionet import read_wfdb
+
     recording = read_wfdb(path.with_suffix("") if path.suffix in (".hea", ".dat") else path)
     signal = recording.signal.at_rate(rate_hz)
     first, last = round(start_s * signal.clock_hz), round(stop_s * signal.clock_hz)
@@ -161,14 +185,16 @@ def _pictures(path: Path) -> list[Path]:
 
 
 def _draw(hits: Sequence[Hit], wanted: Signal | Span | str, pictures: Sequence[Path]) -> None:
+    from geopatch import plot
+
     query = hits[0].query_window
     if query is None:
         raise GeoPatchError(f"the gallery keeps no values of {wanted!r} to draw; add windows with their values")
-    plot.save(plot.found(query, hits, f"nearest by {hits[0].scorer}"), pictures[0])
+    plot.save(plot.search_hits(query, hits, f"nearest by {hits[0].scorer}"), pictures[0])
     plot.save(plot.alignment(query, hits[0]), pictures[1])
 
 
-def _told(hits: Sequence[Hit], explain: bool, pictures: Sequence[Path]) -> dict[str, Any]:
+def _as_json(hits: Sequence[Hit], explain: bool, pictures: Sequence[Path]) -> dict[str, Any]:
     rows = [{**hit.as_dict(), **({"explanation": hit.explain().as_dict()} if explain else {})} for hit in hits]
     return {"hits": rows, "figures": [str(file) for file in pictures] if hits else []}
 
@@ -177,6 +203,8 @@ def _print(hits: Sequence[Hit], explain: bool, pictures: Sequence[Path]) -> None
     if not hits:
         click.echo("no hits")
         return
+    from geopatch.cli.tables import print_hits
+
     print_hits(hits)
     if explain:
         for hit in hits:

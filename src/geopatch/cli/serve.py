@@ -6,16 +6,13 @@ from pathlib import Path
 
 import click
 
-from geopatch.cli import options
-from geopatch.estimator import GeoPatch
-from geopatch.server import Settings, serve
-from geopatch.server.settings import read_token, usual_workers
-from geopatch.server.start import check_installed
+from geopatch.server.settings import Settings, default_workers, read_token
+from geopatch.server.start import check_installed, serve
 
 
 @click.command("serve", short_help="Serve a gallery: a REST API and a page to search it on.")
 @click.argument("gallery")
-@click.option("--model", type=click.Path(path_type=Path), help="The model that the gallery was made with.")
+@click.option("--model", type=click.Path(path_type=Path), help="Folder of the model that the gallery was made with.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need a token.")
 @click.option("--port", default=8000, show_default=True, help="Port to listen on; 0 takes a free one.")
 @click.option(
@@ -28,8 +25,10 @@ from geopatch.server.start import check_installed
     type=click.Path(path_type=Path),
     help="File with the token for requests that add and remove. Without it nothing can be written.",
 )
-@click.option("--workers", type=int, default=usual_workers, show_default="2", help="Processes that search.")
-@options.device
+@click.option(
+    "--workers", type=int, default=default_workers, show_default="2", help="Processes that search at the same time."
+)
+@click.option("--device", default="auto", show_default=True, help="Where to encode queries: auto, cpu, cuda or cuda:N.")
 def command(
     gallery: str,
     model: Path | None,
@@ -46,5 +45,7 @@ def command(
     """
     settings = Settings(host, port, read_token(token_file), read_token(write_token_file), workers=workers)
     check_installed()
+    from geopatch.estimator import GeoPatch
+
     estimator = None if model is None else GeoPatch.load(model, device=device)
     serve(gallery, estimator, settings, started=lambda url: click.echo(f"serving {gallery} on {url}"))

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from geopatch.data import Collection, load_split, read
-from geopatch.data.cache import Cache
-from geopatch.data.catalog import CATALOG
-from geopatch.data.prepare import prepare
-from geopatch.data.read import READERS
 from geopatch.errors import ConfigError, one_of
-from geopatch.progress import counting_bars
+
+if TYPE_CHECKING:
+    from geopatch.data import Collection
+    from geopatch.data.cache import Cache
 
 ARCHIVE_TARGET = "class"
 
 
 def training_data(source: str, root: Path, cache: Path, target: str | None, *, quiet: bool) -> Collection:
     """A file to read, or the train side of a data set."""
+    from geopatch.data import load_split, read
+    from geopatch.data.catalog import CATALOG
+    from geopatch.data.read import READERS
+
     if source in CATALOG:
-        wanted, found = catalog_target(source, target), prepared(source, root, cache, quiet=quiet)
-        return train_side(found).windows("train").collection(wanted)
+        label = catalog_target(source, target)
+        return train_side(prepared(source, root, cache, quiet=quiet)).windows("train").collection(label)
     archive_target(target)
     is_file = Path(source).is_file() or Path(source).suffix.lower() in READERS
     return read(source) if is_file else load_split(source, root)[0]
 
 
 def catalog_target(name: str, target: str | None) -> str:
-    """The target that was asked for, or the first that a data set has."""
+    """The target by its name; None: the first that a data set has."""
+    from geopatch.data.catalog import CATALOG
+
     known = CATALOG[name].targets
     one_of(f"target of {name}", target or known[0], known)
     return target or known[0]
@@ -40,6 +45,8 @@ def archive_target(target: str | None) -> str:
 
 def train_side(cache: Cache) -> Cache:
     """The same cache, if it has windows to train on."""
+    from geopatch.data.catalog import CATALOG
+
     name = cache.header.name
     if "train" not in cache.splits:
         raise ConfigError(
@@ -50,5 +57,8 @@ def train_side(cache: Cache) -> Cache:
 
 def prepared(name: str, root: Path, cache: Path, *, quiet: bool) -> Cache:
     """The windows of a data set of the catalog; made now where they are not there."""
+    from geopatch.data.prepare import prepare
+    from geopatch.progress import counting_bars
+
     with counting_bars(quiet=quiet) as report:
         return prepare(name, root, cache, report=report).cache

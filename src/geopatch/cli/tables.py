@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from geopatch.evaluate.rows import CLASS_MEAN
 
-from geopatch.evaluate import Summary
-from geopatch.evaluate.metrics import CLASS_MEAN
-from geopatch.evaluate.stress import ROW_NAMES
-from geopatch.search import Hit
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from geopatch.evaluate import Summary
+    from geopatch.search import Hit
 
 CLASS_RECALL, CLASS_MAP = f"{CLASS_MEAN}recall@1", f"{CLASS_MEAN}map"
 HEADINGS = {"recall@1": "R@1", CLASS_RECALL: "class R@1", "recall@5": "R@5", "mrr": "MRR", "map": "mAP"}
@@ -27,7 +26,7 @@ def print_summaries(summaries: Sequence[Summary], title: str = "retrieval on the
     Where a collection is imbalanced (`Summary.imbalanced`), the means over classes stand beside those over queries.
     """
     for lines in _parts(summaries):
-        Console().print(_table(lines, f"{title} ({_setting(lines[0])})"))
+        _console().print(_table(lines, f"{title} ({_setting(lines[0])})"))
 
 
 def print_classes(summaries: Sequence[Summary], title: str = "by the class of the query") -> None:
@@ -39,8 +38,8 @@ def print_classes(summaries: Sequence[Summary], title: str = "by the class of th
         for line in lines:
             for label, values in line.per_class.items():
                 scores = f"{values['recall@1']:.3f}", f"{values['map']:.3f}"
-                table.add_row(_data(line), _asked(line), line.scorer, label, f"{values['queries']:g}", *scores)
-        Console().print(table)
+                table.add_row(_data(line), _stress(line), line.scorer, label, f"{values['queries']:g}", *scores)
+        _console().print(table)
 
 
 def print_drops(summaries: Sequence[Summary], title: str = "under stress") -> None:
@@ -48,12 +47,12 @@ def print_drops(summaries: Sequence[Summary], title: str = "under stress") -> No
     for part in _parts(summaries):
         for data in dict.fromkeys(line.data for line in part):
             lines = [line for line in part if line.data == data]
-            Console().print(_drop_table(lines, f"{_data(lines[0])} {title} ({_setting(lines[0])})"))
+            _console().print(_drop_table(lines, f"{_data(lines[0])} {title} ({_setting(lines[0])})"))
 
 
 def print_hits(hits: Sequence[Hit]) -> None:
     """A line for each hit; below, what their certificates cover, each text with the ranks that it holds for."""
-    console = Console()
+    console = _console()
     console.print(_hit_table(hits))
     sure = [(hit.rank, hit.certificate.covers) for hit in hits if hit.certificate is not None]
     for covers in dict.fromkeys(text for _, text in sure):
@@ -62,7 +61,9 @@ def print_hits(hits: Sequence[Hit]) -> None:
 
 
 def _hit_table(hits: Sequence[Hit]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    from rich.markup import escape
+
+    table = _plain_table()
     table.add_column("#", justify="right")
     table.add_column("id", overflow="fold")
     table.add_column("record", overflow="fold")
@@ -89,6 +90,8 @@ def _radius(radius: float | None) -> str:
 
 
 def _drop_table(lines: Sequence[Summary], title: str) -> Table:
+    from geopatch.evaluate.stress import ROW_NAMES
+
     metrics = DROPS_BY_CLASS if any(line.imbalanced for line in lines) else DROPS
     headings = [heading for metric in metrics for heading in (HEADINGS[metric], "drop")]
     table = _empty(title, ("stress", "scorer"), (*headings, "seeds"))
@@ -124,15 +127,13 @@ def _table(lines: Sequence[Summary], title: str) -> Table:
     table = _empty(title, ("data", "queries", "scorer"), (*headings, "seeds"))
     for line in lines:
         scores = [_score(line, metric) for metric in metrics]
-        table.add_row(_data(line), _asked(line), line.scorer, *scores, str(line.seeds))
+        table.add_row(_data(line), _stress(line), line.scorer, *scores, str(line.seeds))
     return table
 
 
 def _empty(title: str, names: Sequence[str], numbers: Sequence[str]) -> Table:
     """A table with columns of names, of which the first may be folded, and of numbers."""
-    table = Table(
-        title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True
-    )
+    table = _plain_table(title=title, title_justify="left")
     for place, name in enumerate(names):
         table.add_column(name, overflow="fold", no_wrap=place > 0)
     for name in numbers:
@@ -144,7 +145,7 @@ def _data(line: Summary) -> str:
     return line.data.removesuffix("_TEST")
 
 
-def _asked(line: Summary) -> str:
+def _stress(line: Summary) -> str:
     """The stress of the queries as it is shown: the plain warp is called warped."""
     return "warped" if line.stress == "warped queries" else line.stress
 
@@ -158,3 +159,16 @@ def _score(line: Summary, metric: str) -> str:
 
 def _spread(value: float) -> str:
     return f"{value:.3f}".removeprefix("0")
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console()
+
+
+def _plain_table(**settings: Any) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, **settings)

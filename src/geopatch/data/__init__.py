@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from geopatch.data.archive import load_split
 from geopatch.data.collection import Collection
-from geopatch.data.read import read
+from geopatch.data.read import load_split, read
 
 __all__ = ["Collection", "load_split", "read"]

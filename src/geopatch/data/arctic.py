@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.data.audio import SUFFIXES, AudioConfig, read_frames
-from geopatch.data.recording import WindowSet
+from geopatch.data.collection import WindowSet, WindowSplit
 from geopatch.data.source import Report, reported
 from geopatch.errors import ConfigError, DataError
 
@@ -34,23 +34,30 @@ class Utterance:
 
 
 def load_arctic(root: Path, config: AudioConfig | None = None, *, report: Report | None = None) -> WindowSet:
-    """Every utterance found under `root/arctic` or `root`, as frames."""
-    config, found = config or AudioConfig(), utterances(root)
-    if not found:
+    """Every utterance under `root/arctic` or `root`, as frames."""
+    config, files = config or AudioConfig(), utterances(root)
+    if not files:
         raise DataError(
             f"no utterances in {root / 'arctic'} or {root}; give the folder that holds cmu_us_<speaker>_arctic/wav"
         )
-    signals = tuple(read_frames(one.path, config, one.id) for one in reported(found, "arctic", report))
+    signals = tuple(read_frames(one.path, config, one.id) for one in reported(files, "arctic", report))
     targets = {
-        "prompt": np.asarray([one.prompt for one in found]),
-        "speaker": np.asarray([one.speaker for one in found]),
+        "prompt": np.asarray([one.prompt for one in files]),
+        "speaker": np.asarray([one.speaker for one in files]),
     }
     return WindowSet("arctic", signals, targets)
 
 
+def arctic_split(root: Path, config: AudioConfig, report: Report | None = None) -> WindowSplit:
+    """By prompt: the last quarter of the prompt ids tests, for all speakers alike."""
+    windows = load_arctic(root, config, report=report)
+    is_test = prompt_split(windows.targets["prompt"])
+    return WindowSplit(windows.side(is_test, "arctic_TEST"), windows.side(~is_test, "arctic_TRAIN"))
+
+
 def utterances(root: Path) -> tuple[Utterance, ...]:
     """The audio files of `cmu_us_<speaker>_arctic/wav`, by speaker and prompt; no utterance may be there twice."""
-    found = [
+    files = [
         Utterance(named[1], path.stem, path)
         for folder in _speaker_folders(root)
         if (named := SPEAKER_FOLDER.fullmatch(folder.name))
@@ -58,11 +65,11 @@ def utterances(root: Path) -> tuple[Utterance, ...]:
         if path.suffix.lower() in SUFFIXES
     ]
     seen: dict[str, Path] = {}
-    for one in found:
+    for one in files:
         if one.id in seen:
             raise DataError(f"utterance {one.id!r} is there twice, as {seen[one.id]} and {one.path}; remove one")
         seen[one.id] = one.path
-    return tuple(found)
+    return tuple(files)
 
 
 def prompt_split(
@@ -80,7 +87,7 @@ def prompt_split(
 
 def _speaker_folders(root: Path) -> list[Path]:
     for place in (root / "arctic", root):
-        folders = sorted(found.parent for found in place.glob("cmu_us_*_arctic/wav") if found.is_dir())
+        folders = sorted(wav.parent for wav in place.glob("cmu_us_*_arctic/wav") if wav.is_dir())
         if folders:
             return folders
     return []

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from geopatch.data.source import check_file
 from geopatch.errors import ConfigError, DataError, MissingExtraError, SignalError, at_least, one_of
-from geopatch.signal import Signal
+from geopatch.signal import Signal, rate_text
 
 SUFFIXES = (".flac", ".wav")
 FEATURES = ("logmel", "mfcc")
@@ -85,7 +85,7 @@ def read_frames(path: str | Path, config: AudioConfig | None = None, id: str | N
     sound = read_audio(path, id)
     if sound.rate_hz != config.rate_hz:
         raise DataError(
-            f"{path}: expected {config.rate_hz:g} Hz, got {sound.rate_hz:g} Hz; "
+            f"{path}: expected {config.rate_hz:g} Hz, got {rate_text(sound.rate_hz)}; "
             "resample the file, or give an AudioConfig of its rate"
         )
     try:
@@ -95,7 +95,7 @@ def read_frames(path: str | Path, config: AudioConfig | None = None, id: str | N
 
 
 def frames(sound: Signal, config: AudioConfig | None = None) -> Signal:
-    """What the config asks for: log-mel bands or cepstral coefficients."""
+    """Log-mel bands or cepstral coefficients, as the config says."""
     config = config or AudioConfig()
     return mfcc(sound, config) if config.features == "mfcc" else log_mel(sound, config)
 
@@ -133,7 +133,7 @@ def _decibels(sound: Signal, config: AudioConfig) -> npt.NDArray[np.float32]:
 def _check_sound(sound: Signal, config: AudioConfig) -> None:
     if sound.rate_hz != config.rate_hz:
         raise SignalError(
-            f"signal {sound.id!r}: expected {config.rate_hz:g} Hz, got {sound.rate_hz:g} Hz; "
+            f"signal {sound.id!r}: expected {config.rate_hz:g} Hz, got {rate_text(sound.rate_hz)}; "
             "resample it, or give an AudioConfig of its rate"
         )
     if not sound.observed.all():

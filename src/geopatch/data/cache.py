@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
@@ -13,12 +13,13 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.data.recording import WindowSet
+from geopatch.data.collection import WindowSet
 from geopatch.errors import DataError, SignalError, one_of
-from geopatch.signal import LazySignals, Signal
+from geopatch.signal import LazySignals, Signal, rate_text
 from geopatch.storage import atomic_folder
 
-FORMAT = 1
+FORMAT = 2  # 1 wrote a rate that is not known as 1.0 Hz, and MITDB's record 114 with its leads exchanged
+READABLE = (1, 2)
 HEADER, MANIFEST = "cache.json", "manifest.jsonl"
 STACKS = {"train": "train_windows.npy", "test": "val_windows.npy"}
 PLAIN = np.dtype("<f4")
@@ -29,7 +30,7 @@ Window = tuple[Signal, Targets]
 
 
 @dataclass(frozen=True)
-class Header:
+class CacheHeader:
     """What a cache is: of which source and settings, and the size and digest of each of its files."""
 
     name: str
@@ -54,9 +55,9 @@ class Manifest:
 
 
 class CachedSignals(LazySignals):
-    """The windows of one split; each is read from disk when it is asked for."""
+    """The windows of one split; each is read from disk when it is used."""
 
-    def __init__(self, stack: npt.NDArray[np.float32], manifest: Manifest, header: Header) -> None:
+    def __init__(self, stack: npt.NDArray[np.float32], manifest: Manifest, header: CacheHeader) -> None:
         self.stack, self.manifest, self.header = stack, manifest, header
         self.rate_hz, self.lengths = header.rate_hz, manifest.lengths
 
@@ -71,15 +72,15 @@ class CachedSignals(LazySignals):
         if isinstance(place, slice):
             return [self[n] for n in range(*place.indices(len(self)))]
         line = range(len(self))[place]
-        found = self.manifest
+        manifest = self.manifest
         return Signal(
-            np.asarray(self.stack[line, : found.lengths[line]]),
-            id=found.ids[line],
+            np.asarray(self.stack[line, : manifest.lengths[line]]),
+            id=manifest.ids[line],
             rate_hz=self.rate_hz,
-            channels=tuple(self.header.channels),
-            record=found.records[line],
-            start_s=float(found.start_s[line]),
-            anchors=found.anchors[line],
+            channels=self.header.channels,
+            record=manifest.records[line],
+            start_s=float(manifest.start_s[line]),
+            anchors=manifest.anchors[line],
         )
 
 
@@ -125,7 +126,7 @@ class Cache:
         lines: dict[str, list[dict[str, Any]]] = {split: [] for split in self.splits}
         for line in _json_lines(self.folder / MANIFEST):
             lines[line["split"]].append(line)
-        return {split: _columns(found) for split, found in lines.items()}
+        return {split: _columns(rows) for split, rows in lines.items()}
 
 
 def write_cache(
@@ -141,18 +142,19 @@ def write_cache(
     """Write windows of at most `length` samples. The same windows give the same bytes; half a cache is never left."""
     folder = Path(folder)
     with atomic_folder(folder, overwrite=overwrite) as partial:
-        found: dict[str, Any] = {}
+        common: dict[str, Any] = {}
         with (partial / MANIFEST).open("w", encoding="utf-8", newline="\n") as manifest:
             for split, windows in splits.items():
                 one_of("split", split, tuple(STACKS))
-                for line, signal in _write_stack(partial / STACKS[split], windows, length):
-                    _check_alike(found, signal, name)
+                alike = _alike(name, windows, common)
+                for line in _write_stack(partial / STACKS[split], alike, length):
                     manifest.write(json.dumps({"split": split, **line}, sort_keys=True) + "\n")
-        if not found:
+        if not common:
             raise SignalError(f"{name}: expected at least one window, got none")
         names = sorted(path.name for path in partial.iterdir())
         files = {file: ((partial / file).stat().st_size, _digest(partial / file)) for file in names}
-        header = Header(name, source, dict(settings or {}), found["rate_hz"], found["channels"], files)
+        channels = common["order"] if common["named"] else ()  # kept where all windows have them
+        header = CacheHeader(name, source, dict(settings or {}), common["rate_hz"], channels, files)
         (partial / HEADER).write_text(json.dumps(vars(header), sort_keys=True, indent=1) + "\n", encoding="utf-8")
     return Cache(folder)
 
@@ -163,7 +165,7 @@ def window_pairs(windows: WindowSet) -> Iterator[Window]:
         yield signal, {target: str(labels[place]) for target, labels in windows.targets.items()}
 
 
-def _write_stack(path: Path, windows: Iterable[Window], length: int) -> Iterator[tuple[dict[str, Any], Signal]]:
+def _write_stack(path: Path, windows: Iterable[Window], length: int) -> Iterator[dict[str, Any]]:
     """Append each window to the stack and yield its line; the count in the stack's head is put right at the end."""
     seen: set[str] = set()
     channels = 0
@@ -180,7 +182,7 @@ def _write_stack(path: Path, windows: Iterable[Window], length: int) -> Iterator
             row = np.full((length, channels), np.nan, dtype=PLAIN)
             row[: signal.length] = _same_width(signal, channels)
             file.write(row.tobytes())
-            yield _line(index, signal, targets), signal
+            yield _line(index, signal, targets)
         if not seen:
             raise SignalError(f"{path.name}: expected at least one window, got none")
         file.seek(0)
@@ -211,12 +213,15 @@ def _line(index: int, signal: Signal, targets: Targets) -> dict[str, Any]:
     return line if signal.anchors is None else {**line, "anchors": signal.anchors.tolist()}
 
 
-def _check_alike(found: dict[str, Any], signal: Signal, name: str) -> None:
-    """One rate for all windows. Channel names are kept where all windows agree on them."""
-    if found.setdefault("rate_hz", signal.rate_hz) != signal.rate_hz:
-        raise SignalError(f"{name}: window {signal.id!r} has {signal.rate_hz} Hz, the first {found['rate_hz']}")
-    if found.setdefault("channels", signal.channels) != signal.channels:
-        found["channels"] = ()
+def _alike(name: str, windows: Iterable[Window], common: dict[str, Any]) -> Iterator[Window]:
+    """The windows at one rate, with their channels in the order of the first that names them, noted in `common`."""
+    for signal, targets in windows:
+        if common.setdefault("rate_hz", signal.rate_hz) != signal.rate_hz:
+            came, first = rate_text(signal.rate_hz), rate_text(common["rate_hz"])
+            raise SignalError(f"{name}: window {signal.id!r} has {came}, the first {first}; bring all to one rate")
+        common["order"] = common.get("order") or signal.channels
+        common["named"] = common.get("named", True) and bool(signal.channels)
+        yield signal.arranged(common["order"]), targets
 
 
 def _columns(lines: Sequence[Mapping[str, Any]]) -> Manifest:
@@ -231,18 +236,19 @@ def _columns(lines: Sequence[Mapping[str, Any]]) -> Manifest:
     )
 
 
-def _read_header(folder: Path) -> Header:
+def _read_header(folder: Path) -> CacheHeader:
     path = folder / HEADER
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        header = Header(**{**told, "channels": tuple(told["channels"])})
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        header = CacheHeader(**{**fields, "channels": tuple(fields["channels"])})
     except FileNotFoundError as error:
         raise DataError(f"{folder} is no cache: it has no {HEADER}; make one with `geopatch data prepare`") from error
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DataError(f"{path} is no head of a cache ({error}); prepare it again") from error
-    if header.format != FORMAT:
+    if header.format not in READABLE:
         raise DataError(f"{folder} has format {header.format}, this version reads {FORMAT}; prepare it again")
-    return header
+    unknown = header.format == 1 and header.rate_hz == 1 and "rate_hz" not in header.settings
+    return replace(header, rate_hz=None) if unknown else header
 
 
 def _json_lines(path: Path) -> Iterator[dict[str, Any]]:

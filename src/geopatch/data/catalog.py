@@ -1,4 +1,4 @@
-"""The catalog: named data sets, what they are, where they are found and how they become windows."""
+"""The catalog: named data sets, what they are, where they lie and how they become windows."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from geopatch.data import arctic, recording
-from geopatch.data.archive import known_sets, split_files, unknown_set
 from geopatch.data.audio import AudioConfig
+from geopatch.data.collection import WindowSplit
 from geopatch.data.download import PHYSIONET, Fetch, download_into, fetch_archive, fetch_physionet
-from geopatch.data.physionet import find_database
+from geopatch.data.physionet import find_database, mitdb_split, nsrdb_split, nstdb_split
+from geopatch.data.read import archive_split, known_sets, split_files, unknown_set
 from geopatch.data.recording import WindowConfig
 from geopatch.data.source import Report
-from geopatch.data.split import WindowSplit, archive_split, arctic_split, mitdb_split, nsrdb_split, nstdb_split
 from geopatch.errors import ConfigError, DataError, GeoPatchError
 
 Config = WindowConfig | AudioConfig
@@ -37,7 +37,7 @@ class DataSet:
     windows: str  # what one window is
     split: str  # what trains and what tests
     targets: tuple[str, ...]
-    config: Config | None  # how its windows are made unless asked otherwise; None where there is no choice
+    config: Config | None  # how its windows are made unless a config says otherwise; None where there is no choice
     files: Callable[[Path], Files]  # empty where it is not there
     load: Callable[..., WindowSplit]  # root, config, report
     fetch: Fetch | None  # None where no library downloads it
@@ -52,16 +52,16 @@ def data_set(name: str) -> DataSet:
 
 
 def names(root: Path) -> list[str]:
-    """Every name of the catalog, and the archive's sets found under a root."""
-    found = sorted(known_sets(root) - set(CATALOG), key=str.lower) if root.is_dir() else []
-    return [*CATALOG, *found]
+    """Every name of the catalog, and the archive's sets under a root."""
+    archive = sorted(known_sets(root) - set(CATALOG), key=str.lower) if root.is_dir() else []
+    return [*CATALOG, *archive]
 
 
-def public_download(found: DataSet, root: Path) -> None:
+def public_download(entry: DataSet, root: Path) -> None:
     """Fill `root/<name>` from the public home of a data set."""
-    if found.fetch is None:
-        raise DataError(f"no library downloads it; fetch it from {found.home} and unpack it into {root / found.name}")
-    download_into(root / found.name, found.name, found.fetch)
+    if entry.fetch is None:
+        raise DataError(f"no library downloads it; fetch it from {entry.home} and unpack it into {root / entry.name}")
+    download_into(root / entry.name, entry.name, entry.fetch)
 
 
 Download = Callable[[DataSet, Path], None]
@@ -76,32 +76,32 @@ def windows(
     report: Report | None = None,
 ) -> WindowSplit:
     """The windows of a data set under `root`, downloaded into it where they are absent."""
-    found = data_set(name)
-    if config is not None and type(config) is not type(found.config):
-        wanted = "takes no config" if found.config is None else f"takes a {type(found.config).__name__}"
+    entry = data_set(name)
+    if config is not None and type(config) is not type(entry.config):
+        wanted = "takes no config" if entry.config is None else f"takes a {type(entry.config).__name__}"
         raise ConfigError(f"{name} {wanted}, got a {type(config).__name__}")
     locate(name, root, download=download)
-    return found.load(Path(root), config or found.config, report)
+    return entry.load(Path(root), config or entry.config, report)
 
 
 def locate(name: str, root: str | Path, *, download: Download | None = public_download) -> Files:
     """The files of a data set under `root`; where there are none, what `download` brings."""
-    found, root = data_set(name), Path(root)
-    files = found.files(root)
+    entry, root = data_set(name), Path(root)
+    files = entry.files(root)
     if files:
         return files
     if download is None:
-        raise DataError(f"{_absent(found, root)}; give --data-root or GEOPATCH_DATA the folder that holds it")
+        raise DataError(f"{_absent(entry, root)}; give --data-root or GEOPATCH_DATA the folder that holds it")
     try:
-        download(found, root)
+        download(entry, root)
     except GeoPatchError as error:
         raise DataError(
-            f"{_absent(found, root)}; the download failed: {error}; "
+            f"{_absent(entry, root)}; the download failed: {error}; "
             "give --data-root or GEOPATCH_DATA the folder that holds it"
         ) from error
-    files = found.files(root)
+    files = entry.files(root)
     if not files:
-        raise DataError(f"{_absent(found, root)}, even after the download from {found.home}; look into that folder")
+        raise DataError(f"{_absent(entry, root)}, even after the download from {entry.home}; look into that folder")
     return files
 
 
@@ -116,10 +116,10 @@ def source_digest(name: str, root: str | Path) -> str:
     return sha.hexdigest()
 
 
-def _absent(found: DataSet, root: Path) -> str:
-    if found.name in CATALOG or not root.is_dir():
-        return f"{found.name} is not there: looked in {root / found.name} and {root}"
-    return str(unknown_set(found.name, root))
+def _absent(entry: DataSet, root: Path) -> str:
+    if entry.name in CATALOG or not root.is_dir():
+        return f"{entry.name} is not there: looked in {root / entry.name} and {root}"
+    return str(unknown_set(entry.name, root))
 
 
 def _wfdb_files(name: str, root: Path) -> Files:
@@ -169,8 +169,8 @@ def _archive(name: str) -> DataSet:
 
 
 CATALOG: dict[str, DataSet] = {
-    found.name: found
-    for found in (
+    entry.name: entry
+    for entry in (
         _ecg(
             "mitdb",
             "MIT-BIH Arrhythmia Database: 48 half hours of ECG, 2 leads, every beat annotated",
@@ -199,7 +199,7 @@ CATALOG: dict[str, DataSet] = {
             arctic.TARGETS,
             AudioConfig(),
             _arctic_files,
-            arctic_split,
+            arctic.arctic_split,
             None,
         ),
     )

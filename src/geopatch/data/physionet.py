@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from geopatch.data.recording import AAMI, Recording
+from geopatch.data.collection import WindowSplit
+from geopatch.data.recording import AAMI, Recording, WindowConfig, cut_windows
 from geopatch.data.source import Report, reported
 from geopatch.errors import DataError, MissingExtraError, SignalError, one_of
 from geopatch.signal import Signal
@@ -22,6 +25,7 @@ SPLITS = {"DS1": DS1, "DS2": DS2}
 DATABASES = ("mitdb", "nstdb", "nsrdb")
 BEATS = frozenset("".join(AAMI.values()))
 NOISY = re.compile(r"\d+e(_?\d+)")
+FIRST_LEAD = "MLII"  # of 46 of MITDB's 48 records; in 114 it is the second channel
 BYTES_A_SAMPLE = {"16": 2.0, "80": 1.0, "212": 1.5}
 
 
@@ -44,13 +48,15 @@ def find_database(name: str, root: Path) -> Path | None:
 
 
 def read_wfdb(path: Path) -> Recording:
-    """One record: its signals in physical units, its beats and rhythms."""
+    """One record: its signals in physical units, lead MLII first, its beats and rhythms."""
     wfdb = _wfdb()
     header = _call(path.with_suffix(".hea"), wfdb.rdheader, str(path))
     _check_length(path, header)
     record = _call(path.with_suffix(".dat"), wfdb.rdrecord, str(path))
     try:
-        signal = Signal.from_array(record.p_signal, id=path.name, rate_hz=float(record.fs), channels=record.sig_name)
+        order = lead_order(record.sig_name)
+        leads = [record.sig_name[place] for place in order]
+        signal = Signal.from_array(record.p_signal[:, order], path.name, float(record.fs), leads)
         return _marked(path, signal, wfdb)
     except SignalError as error:
         raise DataError(f"{path.parent / path.name}: {error}") from error
@@ -64,8 +70,58 @@ def subject_of(record: str) -> str:
 
 def snr_of(record: str) -> int | None:
     """Decibels of signal over noise of an NSTDB record: 24 of 118e24, -6 of 118e_6; None for a record without noise."""
-    found = NOISY.fullmatch(record)
-    return int(found[1].replace("_", "-")) if found else None
+    match = NOISY.fullmatch(record)
+    return int(match[1].replace("_", "-")) if match else None
+
+
+def lead_order(leads: Sequence[str]) -> list[int]:
+    """The positions of a record's leads, MLII first where it has that, else as they stand."""
+    return sorted(range(len(leads)), key=lambda place: leads[place] != FIRST_LEAD)
+
+
+def unnamed_where_leads_differ(recordings: Sequence[Recording]) -> list[Recording]:
+    """The recordings without names of leads, unless all have the same: leads then count by position."""
+    if len({frozenset(recording.signal.channels) for recording in recordings}) == 1:
+        return list(recordings)
+    return [replace(recording, signal=replace(recording.signal, channels=())) for recording in recordings]
+
+
+def mitdb_split(root: Path, config: WindowConfig, report: Report | None = None) -> WindowSplit:
+    """By patient: DS1 trains, DS2 tests; the four paced records are left out.
+
+    Every paper on this data uses these lists, so they stay although records 201 (train) and 202 (test) are one patient.
+    The second leads differ between records, so the windows carry no names of leads.
+    """
+    loaded = unnamed_where_leads_differ(load_database("mitdb", root, report=report))
+    recordings = {recording.signal.id: recording for recording in loaded}
+    missing = [record for record in (*DS1, *DS2) if record not in recordings]
+    if missing:
+        raise DataError(
+            f"mitdb under {root} lacks {len(missing)} of the 44 records of its split ({', '.join(missing[:5])}"
+            f"{', ...' if len(missing) > 5 else ''}); copy their .hea, .dat and .atr files"
+        )
+    train, test = ([recordings[record] for record in side] for side in (DS1, DS2))
+    return WindowSplit(cut_windows("mitdb_TEST", test, config), cut_windows("mitdb_TRAIN", train, config))
+
+
+def nstdb_split(root: Path, config: WindowConfig, report: Report | None = None) -> WindowSplit:
+    """Everything tests: patients 118 and 119 under noise of known strength. Train on other patients of MITDB."""
+    recordings = load_database("nstdb", root, report=report)
+    clean = [recording.signal.id for recording in recordings if snr_of(recording.signal.id) is None]
+    if clean:
+        raise DataError(f"nstdb under {root}: record {clean[0]} does not say its noise, like 118e24; move it elsewhere")
+    return WindowSplit(cut_windows("nstdb_TEST", recordings, config))
+
+
+def nsrdb_split(root: Path, config: WindowConfig, report: Report | None = None) -> WindowSplit:
+    """By time within every subject: the first half of a record trains, the second tests, none lies across."""
+    recordings = load_database("nsrdb", root, report=report)
+    windows = cut_windows("nsrdb", recordings, config)
+    middles_s = {recording.signal.id: recording.signal.duration_s / 2 for recording in recordings}
+    middle_s = np.asarray([middles_s[signal.record] for signal in windows.signals])
+    start_s = np.asarray([signal.start_s for signal in windows.signals])
+    stop_s = start_s + np.asarray([signal.duration_s for signal in windows.signals])
+    return WindowSplit(windows.side(start_s >= middle_s, "nsrdb_TEST"), windows.side(stop_s <= middle_s, "nsrdb_TRAIN"))
 
 
 def _marked(path: Path, signal: Signal, wfdb: Any) -> Recording:

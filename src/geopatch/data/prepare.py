@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from geopatch.data import catalog
-from geopatch.data.cache import Cache, window_pairs, write_cache
+from geopatch.data.cache import FORMAT, Cache, window_pairs, write_cache
 from geopatch.data.catalog import Config
 from geopatch.data.source import Report
 from geopatch.errors import DataError, GeoPatchError
@@ -26,7 +26,7 @@ class Prepared:
 def prepare(
     name: str, root: str | Path, folder: str | Path, *, config: Config | None = None, report: Report | None = None
 ) -> Prepared:
-    """The cache `folder/name` of a data set under `root`, made anew where its source has changed.
+    """The cache `folder/name` of a data set under `root`, made anew where its source or the format has changed.
 
     Without a config, a cache keeps the settings it was made with. Where only the cache is there, it is taken as it is.
     """
@@ -67,8 +67,8 @@ def _kept_config(place: Path, default: Config | None) -> Config | None:
 
 def _settings(config: Config | None) -> dict[str, Any]:
     """As JSON gives them back, so that they compare."""
-    told: dict[str, Any] = json.loads(json.dumps({} if config is None else dataclasses.asdict(config)))
-    return told
+    settings: dict[str, Any] = json.loads(json.dumps({} if config is None else dataclasses.asdict(config)))
+    return settings
 
 
 def _is_current(place: Path, source: str, settings: dict[str, Any] | None) -> bool:
@@ -76,13 +76,13 @@ def _is_current(place: Path, source: str, settings: dict[str, Any] | None) -> bo
         header = Cache(place).header
     except GeoPatchError:  # absent or damaged: it is built anew
         return False
-    return header.source == source and settings in (None, header.settings)
+    return header.format == FORMAT and header.source == source and settings in (None, header.settings)
 
 
 def _same_settings(cache: Cache, settings: dict[str, Any] | None) -> Cache:
     if settings not in (None, cache.header.settings):
         raise DataError(
-            f"{cache.folder} was made with {cache.header.settings}, asked for is {settings}; its source is not there "
+            f"{cache.folder} was made with {cache.header.settings}, not with {settings}; its source is not there "
             "to make it anew: give --data-root or GEOPATCH_DATA the folder that holds it"
         )
     return cache

@@ -1,15 +1,15 @@
-"""Read: one door to every file format."""
+"""Read: one function for every file format, and data sets of the UEA/UCR archive by name or folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from geopatch.data.archive import read_arff, read_ts, read_tsv
-from geopatch.data.collection import Collection
-from geopatch.data.npz import read_npz
+from geopatch.data.collection import Collection, WindowSet, WindowSplit
 from geopatch.data.source import check_file
-from geopatch.data.tables import read_csv, read_parquet
+from geopatch.data.tables import holds_split, read_csv, read_npz, read_npz_split, read_parquet
 from geopatch.errors import DataError
 
 READERS: dict[str, Callable[[Path], Collection]] = {
@@ -21,12 +21,169 @@ READERS: dict[str, Callable[[Path], Collection]] = {
     ".tsv": read_tsv,
     ".txt": read_tsv,
 }
+ARCHIVE = (".ts", ".arff", ".tsv", ".txt")  # the first that a folder has for both train and test is read
+N_NAMES_SHOWN = 5
 
 
 def read(path: str | Path) -> Collection:
-    """The signals of a file, and their labels if it has them; the suffix says which format it is."""
+    """Read the signals of a file, and their labels if it has them.
+
+    Parameters
+    ----------
+    path : str or Path
+        A .arff, .csv, .npz, .parquet, .ts, .tsv or .txt file; the suffix says which format it is.
+
+    Returns
+    -------
+    Collection
+        The signals in the order of the file, named as the file.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read; the message names its line where there is one.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "walks.csv")
+    ...     _ = path.write_text("id,x,label\\ns2,1.0,slow\\ns2,2.0,slow\\ns10,5.0,fast\\n")
+    ...     read(path)
+    Collection('walks', 2 signals of 1 to 2 samples, 1 channel (x), 2 classes)
+    """
     path = check_file(path)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise DataError(f"{path.name}: cannot read {path.suffix or 'a file without suffix'}; give {', '.join(READERS)}")
     return reader(path)
+
+
+def load_split(name_or_folder: str | Path, root: str | Path = ".") -> tuple[Collection, Collection]:
+    """Read train and test of a data set.
+
+    Parameters
+    ----------
+    name_or_folder : str or Path
+        A folder with `<Name>_TRAIN` and `<Name>_TEST` files, or a name to look for.
+    root : str or Path, default="."
+        Where a name is looked for, and in the folders in it: as `<Name>/`, as such files, and as `<Name>.npz`.
+
+    Returns
+    -------
+    tuple of Collection
+        The train and the test side.
+
+    Raises
+    ------
+    DataError
+        If there is no such data set, or one of its files cannot be read.
+
+    Examples
+    --------
+    >>> train, test = load_split("GunPoint", "archive")  # doctest: +SKIP
+    """
+    train, test = _load(name_or_folder, Path(root))
+    if train.signals[0].values.shape[1] != test.signals[0].values.shape[1]:
+        raise DataError(
+            f"{train.name} has {train.signals[0].values.shape[1]} channels but {test.name} has "
+            f"{test.signals[0].values.shape[1]}; they are not of one data set"
+        )
+    return train, test
+
+
+def archive_split(name: str, root: Path) -> WindowSplit:
+    """The archive's own split of a data set, as windows."""
+    train, test = load_split(name, root)
+    return WindowSplit(_with_classes(test), _with_classes(train))
+
+
+def split_files(name: str, root: Path) -> tuple[Path, ...]:
+    """Where `load_split` finds a name: its train and its test file, one .npz that holds both, or nothing."""
+    for base in _bases(root):
+        pair = _pair(base / name, name) or _pair(base, name)
+        if pair:
+            return pair
+        if (base / f"{name}.npz").is_file():
+            return (base / f"{name}.npz",)
+    return ()
+
+
+def known_sets(root: Path) -> set[str]:
+    """The names that `load_split` finds."""
+    names: set[str] = set()
+    for base in _bases(root):
+        names.update(_names_in(base))
+        names.update(file.stem for file in base.glob("*.npz") if holds_split(file))
+        names.update(folder.name for folder in base.glob("*") if folder.is_dir() and _pair(folder, folder.name))
+    return names
+
+
+def _load(name_or_folder: str | Path, root: Path) -> tuple[Collection, Collection]:
+    folder = Path(name_or_folder)
+    name = folder.name
+    if len(folder.parts) != 1 or name == "..":
+        return _load_folder(folder)
+    files = split_files(name, root)
+    if files:
+        return read_npz_split(files[0]) if len(files) == 1 else _read_pair(*files)
+    if folder.is_dir():
+        return _load_folder(folder)
+    raise unknown_set(name, root)
+
+
+def _bases(root: Path) -> list[Path]:
+    if not root.is_dir():
+        raise DataError(f"{root} is no folder; expected the folder that holds the data sets")
+    return [root, *sorted(place for place in root.glob("*") if place.is_dir())]
+
+
+def _load_folder(folder: Path) -> tuple[Collection, Collection]:
+    """The data set named as its folder, or the only one in it."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is no folder; expected one with _TRAIN and _TEST files, or the name of a data set")
+    names = sorted(set(_names_in(folder)))
+    own = [name for name in names if name == folder.resolve().name] or names
+    pair = _pair(folder, own[0]) if len(own) == 1 else None
+    if pair is None:
+        raise DataError(
+            f"{folder}: expected <Name>_TRAIN and <Name>_TEST files of one data set ({', '.join(ARCHIVE)}), "
+            f"got {', '.join(names[:N_NAMES_SHOWN]) or 'none'}; name the folder as the set"
+        )
+    return _read_pair(*pair)
+
+
+def _pair(folder: Path, name: str) -> tuple[Path, Path] | None:
+    for suffix in ARCHIVE:
+        train, test = folder / f"{name}_TRAIN{suffix}", folder / f"{name}_TEST{suffix}"
+        if train.is_file() and test.is_file():
+            return train, test
+    return None
+
+
+def _read_pair(train: Path, test: Path) -> tuple[Collection, Collection]:
+    reader = READERS[train.suffix]
+    return reader(train), reader(test)
+
+
+def _names_in(folder: Path) -> Iterator[str]:
+    for file in folder.glob("*_TRAIN.*"):
+        name = file.name.partition("_TRAIN.")[0]
+        if _pair(folder, name):
+            yield name
+
+
+def unknown_set(name: str, root: Path) -> DataError:
+    """What to say about a name that is not there: where it was looked for, and what is nearest."""
+    places = f"{root}/{name}/, {root}/*/{name}/ and {root}/*/{name}.npz"
+    known = {known.lower(): known for known in sorted(known_sets(root))}
+    nearest = [known[low] for low in difflib.get_close_matches(name.lower(), known, n=N_NAMES_SHOWN, cutoff=0.0)]
+    there = f"of {len(known)} data sets there the nearest are {', '.join(nearest)}" if known else "there are none there"
+    return DataError(f"no data set {name!r}: looked for {places}; {there}")
+
+
+def _with_classes(collection: Collection) -> WindowSet:
+    if collection.labels is None:
+        raise DataError(f"{collection.name} has no class labels; `read` gives its signals without them")
+    return WindowSet(collection.name, collection.signals, {"class": collection.labels})

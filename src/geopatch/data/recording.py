@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.data.collection import Collection
+from geopatch.data.collection import UNKNOWN, Labels, WindowSet
 from geopatch.errors import ConfigError, MissingExtraError, SignalError, at_least, one_of
-from geopatch.signal import Signal
+from geopatch.notebook import table
+from geopatch.signal import Signal, at_hz, channel_text, signal_row
 
 Samples = npt.NDArray[np.int64]
-Names = npt.NDArray[np.str_]
 
 # AAMI groups. The first of V, S, F, Q with a beat in a window names it; all other windows are N.
 AAMI = {"N": "NLRej", "S": "AaJS", "V": "VE", "F": "F", "Q": "/fQ"}
@@ -22,14 +22,13 @@ TARGETS = ("subject", "beat", "rhythm", "rate")
 RATE_BAND_BPM = 10
 ANCHORS = ("annotated", "detected", "none")
 RAIL_RUN = 5  # equal samples in a row at the least or greatest value of a channel: the converter was at its limit
-UNKNOWN = "unknown"
 
 
 def _no_samples() -> Samples:
     return np.zeros(0, dtype=np.int64)
 
 
-def _no_names() -> Names:
+def _no_names() -> Labels:
     return np.zeros(0, dtype=str)
 
 
@@ -40,9 +39,9 @@ class Recording:
     signal: Signal
     subject: str
     beat_samples: Samples = field(default_factory=_no_samples)
-    beat_symbols: Names = field(default_factory=_no_names)
+    beat_symbols: Labels = field(default_factory=_no_names)
     rhythm_samples: Samples = field(default_factory=_no_samples)
-    rhythm_names: Names = field(default_factory=_no_names)
+    rhythm_names: Labels = field(default_factory=_no_names)
 
     def __post_init__(self) -> None:
         for marks in (self.beat_samples, self.rhythm_samples):
@@ -52,10 +51,20 @@ class Recording:
                     f"recording {self.signal.id!r} has {self.signal.length} samples but a mark at sample {outside[0]}"
                 )
 
-    def resampled(self, rate_hz: float) -> Recording:
-        """The same recording at another rate, its marks moved along."""
-        signal = self.signal.resampled(rate_hz)
-        share = rate_hz / self.signal.clock_hz
+    def __repr__(self) -> str:
+        signal = self.signal
+        return (
+            f"Recording({signal.id!r}, {signal.length} samples{at_hz(signal.rate_hz)}, {channel_text(signal)}, "
+            f"subject {self.subject}, {len(self.beat_samples)} beats, {len(self.rhythm_samples)} rhythms)"
+        )
+
+    def _repr_html_(self) -> str:
+        return table([{**signal_row(self.signal), "subject": self.subject, "beats": len(self.beat_samples)}])
+
+    def at_rate(self, rate_hz: float) -> Recording:
+        """The recording at a rate, its marks moved along; one whose rate is not known is taken to have it."""
+        signal = self.signal.at_rate(rate_hz)
+        share = rate_hz / (self.signal.rate_hz or rate_hz)
 
         def moved(marks: Samples) -> Samples:
             return np.minimum(np.round(marks * share).astype(np.int64), signal.length - 1)
@@ -74,10 +83,15 @@ class Recording:
         return replace(self, signal=replace(self.signal, values=values))
 
     def anchored(self, source: str) -> Recording:
-        """With the anchors of its clock: the beats that are annotated, or those that are detected."""
+        """With the anchors of its clock: beats that are annotated, or detected.
+
+        A recording without annotated beats keeps the anchors of its signal.
+        """
         one_of("anchors", source, ANCHORS)
         if source == "none":
             return replace(self, signal=replace(self.signal, anchors=None))
+        if source == "annotated" and not len(self.beat_samples):
+            return self
         beats = self.beat_samples if source == "annotated" else detect_beats(self.signal)
         return replace(self, signal=replace(self.signal, anchors=beats.astype(np.float64)))
 
@@ -114,37 +128,17 @@ class WindowConfig:
         one_of("anchors", self.anchors, ANCHORS)
 
 
-@dataclass(frozen=True, eq=False)
-class WindowSet:
-    """Windows of recordings with every target that they have a label for."""
-
-    name: str
-    signals: tuple[Signal, ...]
-    targets: Mapping[str, Names]
-
-    def __len__(self) -> int:
-        return len(self.signals)
-
-    def subset(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.integer]) -> WindowSet:
-        """The windows that a mask marks, or those at these positions in this order, with their targets."""
-        places = np.arange(len(self))[chosen]
-        signals = tuple(self.signals[place] for place in places)
-        return replace(self, signals=signals, targets={name: labels[places] for name, labels in self.targets.items()})
-
-    def collection(self, target: str) -> Collection:
-        """The windows with the labels of one target; windows for which it is unknown are left out."""
-        one_of("target", target, tuple(self.targets))
-        labels = self.targets[target]
-        return Collection(self.name, self.signals, labels).subset(labels != UNKNOWN)
-
-
 def cut_windows(name: str, recordings: Sequence[Recording], config: WindowConfig | None = None) -> WindowSet:
-    """Windows of all recordings, none across the end of one, with their targets."""
+    """Windows of all recordings, none across the end of one, with their targets.
+
+    A recording whose rate is not known is taken to have that of the windows.
+    """
     config = config or WindowConfig()
     windows: list[Signal] = []
     labels: dict[str, list[str]] = {target: [] for target in TARGETS}
     for recording in recordings:
-        prepared = recording.without_saturation().anchored(config.anchors).resampled(config.rate_hz)
+        recording = recording if recording.signal.rate_hz else recording.at_rate(config.rate_hz)
+        prepared = recording.without_saturation().anchored(config.anchors).at_rate(config.rate_hz)
         if config.band_hz is not None:
             prepared = prepared.band_passed(*config.band_hz)
         for start, stop in spans(prepared.signal.length, config):
@@ -157,7 +151,7 @@ def cut_windows(name: str, recordings: Sequence[Recording], config: WindowConfig
         raise SignalError(
             f"{name}: no recording lasts the {config.length_s:g} s of one window; give a shorter length_s"
         )
-    return WindowSet(name, tuple(windows), {target: np.asarray(found) for target, found in labels.items()})
+    return WindowSet(name, tuple(windows), {target: np.asarray(column) for target, column in labels.items()})
 
 
 def spans(samples: int, config: WindowConfig) -> Iterator[tuple[int, int]]:
@@ -181,15 +175,15 @@ def targets(recording: Recording, start: int, stop: int) -> dict[str, str]:
 
 def saturated(column: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
     """Which samples of a channel lie in a run at its least or greatest value. A constant channel has none."""
-    found = np.zeros(len(column), dtype=bool)
+    at_limit = np.zeros(len(column), dtype=bool)
     low, high = np.nanmin(column, initial=np.inf), np.nanmax(column, initial=-np.inf)
     if not low < high:
-        return found
+        return at_limit
     for rail in (low, high):
         edges = np.flatnonzero(np.diff((column == rail).astype(np.int8), prepend=0, append=0))
         for start, stop in edges.reshape(-1, 2):
-            found[start:stop] = stop - start >= RAIL_RUN
-    return found
+            at_limit[start:stop] = stop - start >= RAIL_RUN
+    return at_limit
 
 
 def detect_beats(signal: Signal) -> Samples:
@@ -203,7 +197,7 @@ def detect_beats(signal: Signal) -> Samples:
     return np.asarray(detector.qrs_inds, dtype=np.int64)
 
 
-def aami_class(symbols: Names) -> str:
+def aami_class(symbols: Labels) -> str:
     """V if any ventricular beat is among them, else S, else F, else Q, else N."""
     return next((name for name in NAMING_ORDER if np.isin(symbols, list(AAMI[name])).any()), "N")
 

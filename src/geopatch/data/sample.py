@@ -1,6 +1,6 @@
 """Samples that come with the package: gestures with the archive's split, and minutes of annotated ECG.
 
-Where they come from, and under which licence, is told in `samples/README.md`.
+Where they come from, and under which licence: `samples/README.md`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from importlib.resources import as_file, files
 import numpy as np
 
 from geopatch.data.collection import Collection
-from geopatch.data.npz import Arrays, read_arrays, read_npz_split
+from geopatch.data.physionet import unnamed_where_leads_differ
 from geopatch.data.recording import Recording, WindowConfig, cut_windows
+from geopatch.data.tables import Arrays, read_arrays, read_npz_split
 from geopatch.signal import Signal
 
 
@@ -42,4 +43,5 @@ def _recording(arrays: Arrays, n: int) -> Recording:
 
 def ecg_windows(rate_hz: float = 128.0) -> Collection:
     """The recordings in windows of 2 s, half overlapping, labelled with the AAMI class of their beats."""
-    return cut_windows("ecg_windows", mitdb_minutes(), WindowConfig(rate_hz=rate_hz)).collection("beat")
+    recordings = unnamed_where_leads_differ(mitdb_minutes())
+    return cut_windows("ecg_windows", recordings, WindowConfig(rate_hz=rate_hz)).collection("beat")

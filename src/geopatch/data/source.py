@@ -23,7 +23,7 @@ MISSING = "?"
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class TextRow:
     """One signal as a line of a text file gives it."""
 
     line: int
@@ -144,7 +144,7 @@ def cut_padding(values: Channels) -> Channels:
     return values[:, : measured[-1] + 1] if measured.size else values
 
 
-def collect(path: Path, rows: Iterable[Row]) -> Collection:
+def collect(path: Path, rows: Iterable[TextRow]) -> Collection:
     """The rows as signals "0", "1", ... in the order of the file."""
     signals: list[Signal] = []
     labels: list[str] = []
@@ -157,7 +157,7 @@ def collect(path: Path, rows: Iterable[Row]) -> Collection:
     return Collection(path.stem, tuple(signals), np.asarray(labels, dtype=str) if labels else None)
 
 
-def _signal(path: Path, row: Row, id: str) -> Signal:
+def _signal(path: Path, row: TextRow, id: str) -> Signal:
     try:
         with np.errstate(over="ignore"):  # beyond float32 is inf, which Signal refuses
             return Signal.from_array(row.values.T, id=id)

@@ -1,14 +1,15 @@
-"""Engines: what holds encoded windows, and how they are asked for: in a folder, exactly, or on a server."""
+"""Engines: what keeps encoded windows and finds the nearest of them, in a folder or on a server."""
 
 from __future__ import annotations
 
 from geopatch.engines.about import About, Widths, about_model
-from geopatch.engines.engine import Engine, Info, Shortlist
+from geopatch.engines.engine import Contents, Engine, Info, Shortlist
 from geopatch.engines.entry import Entries, Metadata, Value, entries_from
-from geopatch.engines.filters import Filter, Where, as_filter, parse_where
+from geopatch.engines.filters import Filter, Where, as_filter
 
 __all__ = [
     "About",
+    "Contents",
     "Engine",
     "Entries",
     "Filter",
@@ -21,5 +22,4 @@ __all__ = [
     "about_model",
     "as_filter",
     "entries_from",
-    "parse_where",
 ]

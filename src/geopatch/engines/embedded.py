@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +15,11 @@ import numpy.typing as npt
 from geopatch.engines.engine import Info, Shortlist
 from geopatch.engines.entry import Entries
 from geopatch.engines.exact import Exact
-from geopatch.engines.filters import Filter
-from geopatch.engines.index import Index, Numbers, Vectors, build_index
+from geopatch.engines.filters import All, Either, Equal, Filter, Not, kind
+from geopatch.engines.index import Index, Numbers, UnindexedRows, Vectors, build_index, top
 from geopatch.engines.packing import Row
-from geopatch.engines.passing import passing
-from geopatch.engines.rows import chunks, marks
-from geopatch.engines.tail import Tail, top
-from geopatch.errors import GalleryError
+from geopatch.engines.rows import Rows, chunks, marks, tag_value
+from geopatch.errors import StorageError
 
 INDEX_FROM = 100_000  # below, comparing all entries takes a few milliseconds and is exact
 LARGEST_LIMIT = 5_000  # a filter that leaves fewer entries than this is answered by comparing those
@@ -27,28 +27,29 @@ SPARE = 2  # the index rounds its vectors: so many times k are taken from it and
 LOAD_BATCH = 10_000
 ROOM_PER_VALUE = 12  # bytes on disk while an index is being built, for each number of a vector
 ROOM_AT_LEAST = 200_000_000
+NUMBER = "typeof(value) IN ('integer', 'real')"  # to SQLite any text is larger than any number
 
 
 class Embedded(Exact):
-    """What stands in the rows is what the gallery holds; index and tail only find it sooner."""
+    """Engine over a folder. The rows are what the gallery holds; the index only finds them sooner."""
 
     name = "embedded"
 
-    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
-        super().__init__(folder, read_only=read_only)
+    def __init__(self, place: str | Path, *, read_only: bool = False) -> None:
+        super().__init__(place, read_only=read_only)
         self._generation, self._indexed, self._seen_gone = -1, 0, 0
         self._index: Index | None = None
         self._gone: set[int] = set()
-        self._tail = Tail(self.about.widths.embedding)
+        self._unindexed = UnindexedRows(self.about.widths.embedding)
 
     def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
         with self.rows.looking():
             self._refresh()
-            allowed = None if where is None else passing(self.rows, where)
-            newest = self._tail.best(embedding, k, allowed)
-            found = [self._nearest(query, k, allowed, *new) for query, new in zip(embedding, newest, strict=True)]
-            ids = self._ids(np.concatenate([numbers for numbers, _ in found]))
-        return [Shortlist(tuple(ids[n] for n in numbers.tolist()), scores) for numbers, scores in found]
+            allowed = None if where is None else numbers_passing(self.rows, where)
+            newest = self._unindexed.best(embedding, k, allowed)
+            nearest = [self._nearest(query, k, allowed, *new) for query, new in zip(embedding, newest, strict=True)]
+            ids = self._ids(np.concatenate([numbers for numbers, _ in nearest]))
+        return [Shortlist(tuple(ids[n] for n in numbers.tolist()), scores) for numbers, scores in nearest]
 
     def count(self, where: Filter | None = None) -> int:
         return self.rows.count() if where is None else len(self._passing(where))
@@ -77,13 +78,13 @@ class Embedded(Exact):
             self._drop_index()
             self._index = Index(_index_folder(self.folder, generation)) if generation else None
             self._generation, self._indexed, self._seen_gone, self._gone = generation, last, 0, set()
-            self._tail = Tail(self.about.widths.embedding)
-        for numbers, vectors in self._embeddings(max(self._indexed, self._tail.last)):
-            self._tail.append(numbers, vectors)
+            self._unindexed = UnindexedRows(self.about.widths.embedding)
+        for numbers, vectors in self._embeddings(max(self._indexed, self._unindexed.last)):
+            self._unindexed.append(numbers, vectors)
         if gone := self.rows.read("SELECT at, n FROM gone WHERE at > ? ORDER BY at", (self._seen_gone,)):
             self._seen_gone = gone[-1][0]
             self._gone.update(n for _, n in gone if n <= self._indexed)
-            self._tail.forget(np.asarray([n for _, n in gone], dtype=np.int64))
+            self._unindexed.forget(np.asarray([n for _, n in gone], dtype=np.int64))
 
     def _embeddings(self, after: int) -> Iterator[tuple[Numbers, Vectors]]:
         query = "SELECT n, embedding FROM entry WHERE n > ? ORDER BY n LIMIT ?"
@@ -97,12 +98,12 @@ class Embedded(Exact):
 
     def _passing(self, where: Filter) -> Numbers:
         with self.rows.looking():
-            return passing(self.rows, where)
+            return numbers_passing(self.rows, where)
 
     def _nearest(
         self, query: Vectors, k: int, allowed: Numbers | None, numbers: Numbers, scores: Vectors
     ) -> tuple[Numbers, Vectors]:
-        """What was found among the newest entries together with what the index finds."""
+        """The best of the newest entries, which are `numbers` with `scores`, and of those that the index covers."""
         if self._index is not None:
             others, other_scores = self._from_index(query, k, allowed)
             numbers, scores = np.concatenate([others, numbers]), np.concatenate([other_scores, scores])
@@ -110,7 +111,7 @@ class Embedded(Exact):
         return numbers[chosen], scores[chosen]
 
     def _from_index(self, query: Vectors, k: int, allowed: Numbers | None) -> tuple[Numbers, Vectors]:
-        """The index is asked for more and more until enough of its answers are there still and pass the filter."""
+        """Searches the index with a growing limit until enough of its hits are there still and pass the filter."""
         if allowed is not None:
             allowed = allowed[allowed <= self._indexed]
             if len(allowed) <= LARGEST_LIMIT:
@@ -119,9 +120,9 @@ class Embedded(Exact):
         wanted = SPARE * k
         limit = wanted + min(len(self._gone), k)
         while limit <= LARGEST_LIMIT:
-            found = self._index.search(query, limit)
-            kept = self._usable(found, allowed)
-            if len(kept) >= wanted or len(found) < limit:
+            hits = self._index.search(query, limit)
+            kept = self._usable(hits, allowed)
+            if len(kept) >= wanted or len(hits) < limit:
                 return self._scored(query, kept[:wanted])
             limit *= 4
         return self._compared(query, k, allowed)
@@ -151,10 +152,10 @@ class Embedded(Exact):
         return np.asarray([row[0] for row in rows], dtype=np.int64), self._vectors(rows) @ query
 
     def _ids(self, numbers: Numbers) -> dict[int, str]:
-        found: dict[int, str] = {}
+        ids: dict[int, str] = {}
         for chunk in chunks(np.unique(numbers).tolist()):
-            found.update(self.rows.read(f"SELECT n, id FROM entry WHERE n IN ({marks(chunk)})", chunk))
-        return found
+            ids.update(self.rows.read(f"SELECT n, id FROM entry WHERE n IN ({marks(chunk)})", chunk))
+        return ids
 
     def _build(self) -> None:
         """A new index beside the old one; from the change of `indexed` on, it is the one that counts.
@@ -196,9 +197,9 @@ class Covered:
 
 def _remove_others(folder: Path, generation: int) -> None:
     """Indexes that were replaced, or left by a process that was killed."""
-    for found in folder.glob("index-*"):
-        if found != _index_folder(folder, generation):
-            shutil.rmtree(found, ignore_errors=True)
+    for other in folder.glob("index-*"):
+        if other != _index_folder(folder, generation):
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def _index_folder(folder: Path, generation: int) -> Path:
@@ -209,7 +210,48 @@ def _check_room(folder: Path, values: int) -> None:
     """An index maps its files into memory, where a full disk would end the process instead of raising an error."""
     needed, free = ROOM_AT_LEAST + ROOM_PER_VALUE * values, shutil.disk_usage(folder).free
     if free < needed:
-        raise GalleryError(
+        raise StorageError(
             f"gallery {folder}: building the index needs {needed / 1e6:.0f} MB on disk, {free / 1e6:.0f} MB are free; "
             "free some space, the gallery can be used without"
         )
+
+
+def numbers_passing(rows: Rows, where: Filter) -> Numbers:
+    """The n of every entry that passes a filter, sorted: each comparison is an index lookup, the rest set algebra."""
+    if isinstance(where, Not):
+        return np.setdiff1d(_everyone(rows), numbers_passing(rows, where.part), assume_unique=True)
+    if isinstance(where, Either):
+        return _union([numbers_passing(rows, part) for part in where.parts])
+    if isinstance(where, All):
+        parts = [numbers_passing(rows, part) for part in where.parts]
+        return reduce(_both, parts) if parts else _everyone(rows)
+    if isinstance(where, Equal):
+        return _equal(rows, where)
+    return _numbers(rows, f"tag WHERE name = ? AND value {where.sign} ? AND {NUMBER}", [where.name, where.value])
+
+
+def _equal(rows: Rows, where: Equal) -> Numbers:
+    if where.name == "id":  # the one field that is no tag
+        texts = [value for value in where.values if kind(value) == "text"]
+        return _union([_numbers(rows, f"entry WHERE id IN ({marks(chunk)})", chunk) for chunk in chunks(texts)])
+    values = [tag_value(value) for value in where.values]
+    source = "tag WHERE name = ? AND value IN"
+    return _union([_numbers(rows, f"{source} ({marks(chunk)})", [where.name, *chunk]) for chunk in chunks(values)])
+
+
+def _everyone(rows: Rows) -> Numbers:
+    return _numbers(rows, "entry", [])
+
+
+def _both(first: Numbers, second: Numbers) -> Numbers:
+    return np.intersect1d(first, second, assume_unique=True)
+
+
+def _union(parts: Sequence[Numbers]) -> Numbers:
+    return np.unique(np.concatenate([*parts, np.zeros(0, dtype=np.int64)]))
+
+
+def _numbers(rows: Rows, source: str, values: Sequence[Any]) -> Numbers:
+    """As one text, which is read ten times faster than a row for each number."""
+    text = rows.read(f"SELECT group_concat(n) FROM {source}", values)[0][0]
+    return np.sort(np.fromstring(text or "", dtype=np.int64, sep=","))

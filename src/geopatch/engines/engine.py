@@ -1,8 +1,9 @@
-"""What a gallery asks of the engine that keeps its entries."""
+"""What a gallery needs of the engine that keeps its entries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,14 +11,24 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines.about import About
-from geopatch.engines.contents import Contents
-from geopatch.engines.entry import Entries, Metadata
+from geopatch.engines.entry import Channels, Entries, Metadata, Value
 from geopatch.engines.filters import Filter
+from geopatch.errors import NotFoundError
+
+MOST_VALUES = 50
 
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """The entries nearest to one query by cosine, best first."""
+    """The entries nearest to one query by cosine, best first.
+
+    Parameters
+    ----------
+    ids : tuple of str
+        Ids of the entries.
+    scores : array of shape (k,)
+        Their cosines.
+    """
 
     ids: tuple[str, ...]
     scores: npt.NDArray[np.float32]
@@ -25,44 +36,112 @@ class Shortlist:
 
 @dataclass(frozen=True)
 class Info:
-    """The state of a gallery."""
+    """The state of a gallery.
+
+    Parameters
+    ----------
+    engine : str
+        Name of the engine.
+    place : str
+        Folder or address, without passwords.
+    about : About
+        The encoder of its vectors.
+    windows : int
+        How many entries there are.
+    indexed : int
+        Entries that the approximate index covers; all others are compared one by one.
+    bytes : int
+        Size on disk.
+    """
 
     engine: str
     place: str
     about: About
     windows: int
-    indexed: int  # entries that the index covers; all others are compared one by one
-    bytes: int  # on disk
+    indexed: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record with windows in the gallery, from the start of the first to the stop of the last."""
+
+    name: str
+    windows: int
+    start_s: float
+    stop_s: float
+
+
+@dataclass(frozen=True)
+class Field:
+    """One name of the metadata."""
+
+    name: str
+    values: tuple[tuple[Value, int], ...]  # the most frequent and how often, most frequent first
+    distinct: int
+    low: float | None  # of those that are numbers
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is in a gallery, for those who choose from it.
+
+    Parameters
+    ----------
+    records : tuple of Record
+        The records by name, with their number of windows, start and stop.
+    fields : tuple of Field
+        The names of the metadata with their most frequent values.
+    """
+
+    records: tuple[Record, ...]
+    fields: tuple[Field, ...]
 
 
 class Engine(Protocol):
-    """Keeps entries. One writer, any number of readers; what a write call has returned from is on disk."""
+    """Keeps entries. One writer, any number of readers; what a write call has returned from is on disk.
+
+    An engine is a class in a module of its own with a line in `geopatch.engines.place.ENGINES`. Besides these methods
+    it has ``__init__(place, *, read_only)``, and the static methods ``create(place, about)`` and ``upgrade(place)``.
+    """
 
     @property
-    def about(self) -> About: ...
+    def about(self) -> About:
+        """The encoder of its vectors."""
 
     def put(self, entries: Entries) -> None:
         """Add entries, all or none; an id that is there already is replaced."""
 
     def remove(self, ids: Sequence[str]) -> int:
-        """Take entries out; says how many were there."""
+        """Take entries out, all in one change; returns how many were there."""
 
     def update(self, id: str, metadata: Metadata) -> None:
         """Give an entry other metadata."""
 
     def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
-        """Entries in the order asked for; quicker where the raw windows are left behind."""
+        """Entries in the order of the ids; quicker without the raw windows."""
 
     def known(self, ids: Sequence[str]) -> set[str]:
         """Which of these ids are there."""
 
+    def known_fields(self, names: Sequence[str]) -> set[str]:
+        """Which of these names of metadata some entry has."""
+
+    def layouts(self) -> tuple[Channels, ...]:
+        """The distinct orders of channel names among the entries, without those that have none."""
+
+    def next_number(self) -> int:
+        """A number that grows with every entry written and never shrinks; 0 in a new gallery."""
+
     def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
         """For each query (Q, D) the k entries of largest cosine among those that pass the filter."""
 
-    def count(self, where: Filter | None = None) -> int: ...
+    def count(self, where: Filter | None = None) -> int:
+        """How many entries pass the filter."""
 
     def scan(self, batch_size: int, where: Filter | None = None) -> Iterator[Entries]:
-        """All entries, a batch at a time."""
+        """All entries that pass the filter, a batch at a time."""
 
     def contents(self) -> Contents:
         """Records and metadata with their counts."""
@@ -70,6 +149,42 @@ class Engine(Protocol):
     def optimize(self) -> None:
         """Build the index anew and give space back; may take minutes."""
 
-    def info(self) -> Info: ...
+    def info(self) -> Info:
+        """The state of the gallery."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of files, connections and the writer's lock."""
+
+
+# Steps from one value of an indexed column to the next, instead of reading a row for each entry.
+DISTINCT_CHANNELS = """
+WITH RECURSIVE layout(channels) AS (
+    SELECT min(channels) FROM entry
+    UNION ALL
+    SELECT (SELECT min(entry.channels) FROM entry WHERE entry.channels > layout.channels) FROM layout
+    WHERE layout.channels IS NOT NULL)
+SELECT channels FROM layout WHERE channels IS NOT NULL
+"""
+
+
+def unknown_id(place: object, id: str) -> NotFoundError:
+    """The error for an id that is not there."""
+    return NotFoundError(f"gallery {place} has no entry {id!r}")
+
+
+def contents_from(
+    records: Iterable[tuple[str, int, float, float]], values: Iterable[tuple[str, Value, int]]
+) -> Contents:
+    """From a row for each record, and a row for each name and value of the metadata, with counts."""
+    by_name: dict[str, list[tuple[Value, int]]] = defaultdict(list)
+    for name, value, count in values:
+        by_name[name].append((value, int(count)))
+    rows = (Record(name, int(count), float(start), float(stop)) for name, count, start, stop in sorted(records))
+    return Contents(tuple(rows), tuple(_field(name, by_name[name]) for name in sorted(by_name)))
+
+
+def _field(name: str, values: list[tuple[Value, int]]) -> Field:
+    ranked = sorted(values, key=lambda pair: (-pair[1], str(pair[0])))
+    numbers = [float(value) for value, _ in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    low, high = (min(numbers), max(numbers)) if numbers else (None, None)
+    return Field(name, tuple(ranked[:MOST_VALUES]), len(values), low, high)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Value: TypeAlias = str | int | float | bool
 Metadata: TypeAlias = Mapping[str, Value]
+Channels: TypeAlias = tuple[str, ...]
 
 PLACE_FIELDS = ("id", "record", "start_s", "stop_s")  # can be filtered like metadata, so metadata cannot use them
 JOINERS = ("and", "or", "not")
@@ -31,7 +32,35 @@ NAME = re.compile(r"[^\W\d][\w -]{0,62}")
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """N encoded windows as columns. Ids differ; an id that a gallery has already names the same entry there."""
+    """N encoded windows as columns.
+
+    Parameters
+    ----------
+    encoder : str
+        Digest of the encoder that made them.
+    ids : tuple of str
+        The id of each window, no two alike.
+    embedding : array of shape (N, D)
+        Unit vectors.
+    tokens : array of shape (N, K, d)
+        Unit vectors of the patches, 0 where not valid.
+    valid : array of shape (N, K)
+        Which patches there are.
+    patch_s : array of shape (N, K, 2)
+        Start and stop of each patch, in seconds within the window.
+    records : tuple of str
+        The record that each window was cut from.
+    start_s : array of shape (N,)
+        Where in its record each window starts, in seconds.
+    stop_s : array of shape (N,)
+        Where in its record each window stops, in seconds.
+    metadata : tuple of mapping
+        Text, numbers and flags by name, to filter by.
+    windows : tuple of Signal or None
+        The raw windows; None where the values were not kept.
+    channels : tuple of tuple of str, optional
+        The channel names of each window, kept also where its values are not; by default those of `windows`.
+    """
 
     encoder: str  # digest of the encoder that made them
     ids: tuple[str, ...]
@@ -44,8 +73,12 @@ class Entries:
     stop_s: npt.NDArray[np.float64]  # (N,)
     metadata: tuple[Metadata, ...]
     windows: tuple[Signal | None, ...]  # None where the values were not kept
+    channels: tuple[Channels, ...] = ()  # of each window, () where it has no names
 
     def __post_init__(self) -> None:
+        if not self.channels:
+            named = tuple(() if window is None else window.channels for window in self.windows)
+            object.__setattr__(self, "channels", named)
         _check_shapes(self)
         _check_ids(self.ids)
         for record in self.records:
@@ -67,12 +100,34 @@ class Entries:
         return Widths(self.embedding.shape[1], self.tokens.shape[1], self.tokens.shape[2])
 
     def fields(self, n: int) -> dict[str, Value]:
-        """What a filter sees of one entry: its place and its metadata."""
+        """List what a filter sees of one entry.
+
+        Parameters
+        ----------
+        n : int
+            Position of the entry.
+
+        Returns
+        -------
+        dict
+            Its id, record and times, and its metadata.
+        """
         place = {"id": self.ids[n], "record": self.records[n]}
         return {**self.metadata[n], **place, "start_s": float(self.start_s[n]), "stop_s": float(self.stop_s[n])}
 
     def take(self, index: Sequence[int] | npt.NDArray[np.integer]) -> Entries:
-        """The entries at these positions, in this order."""
+        """Take some of the entries.
+
+        Parameters
+        ----------
+        index : sequence of int
+            Positions, in the order wanted.
+
+        Returns
+        -------
+        Entries
+            The entries at these positions.
+        """
         rows = [int(n) for n in index]
         return Entries(
             self.encoder,
@@ -86,6 +141,7 @@ class Entries:
             self.stop_s[rows],
             tuple(self.metadata[n] for n in rows),
             tuple(self.windows[n] for n in rows),
+            tuple(self.channels[n] for n in rows),
         )
 
 
@@ -97,7 +153,31 @@ def entries_from(
     metadata: Sequence[Metadata] | None = None,
     keep_windows: bool = True,
 ) -> Entries:
-    """Entries of encoded signals; `about` tells of the encoder (`about_model`), metadata has a row for each signal."""
+    """Make entries of encoded signals.
+
+    Parameters
+    ----------
+    encoding : Encoding
+        What the model made of the signals.
+    signals : sequence of Signal
+        The signals, in the order of the encoding.
+    about : About
+        The encoder, from `about_model`.
+    metadata : sequence of mapping, optional
+        A row for each signal.
+    keep_windows : bool, default=True
+        Whether entries keep the values of their signals.
+
+    Returns
+    -------
+    Entries
+        One for each signal.
+
+    Raises
+    ------
+    GalleryError
+        When encoding, signals and metadata are not of one length and order.
+    """
     if encoding.ids != tuple(signal.id for signal in signals):
         raise GalleryError(f"expected the {len(encoding.ids)} signals that were encoded, in order; got others")
     rows = [{}] * len(signals) if metadata is None else list(metadata)
@@ -116,7 +196,14 @@ def entries_from(
         start_s + np.asarray([signal.duration_s for signal in signals], dtype=np.float64),
         tuple(rows),
         tuple(signals) if keep_windows else (None,) * len(signals),
+        tuple(signal.channels for signal in signals),
     )
+
+
+def fitting_layout(channels: Channels, layouts: Sequence[Channels]) -> Channels | None:
+    """The layout with the same names, in the same order if there is one; None where none has these names."""
+    alike = [layout for layout in layouts if sorted(layout) == sorted(channels)]
+    return channels if channels in alike else alike[0] if alike else None
 
 
 class Checked(dict[str, Value]):
@@ -173,16 +260,16 @@ def _check_shapes(entries: Entries) -> None:
             f"expected embedding (N, D) and tokens (N, K, d), got {entries.embedding.shape} and {entries.tokens.shape}"
         )
     patches = entries.tokens.shape[1]
-    found = {
+    shapes = {
         "embedding": (entries.embedding.shape[:1], (count,)),
         "tokens": (entries.tokens.shape[:1], (count,)),
         "valid": (entries.valid.shape, (count, patches)),
         "patch_s": (entries.patch_s.shape, (count, patches, 2)),
         "start_s": (entries.start_s.shape, (count,)),
         "stop_s": (entries.stop_s.shape, (count,)),
-        **{name: ((len(getattr(entries, name)),), (count,)) for name in ("records", "metadata", "windows")},
+        **{name: ((len(getattr(entries, name)),), (count,)) for name in ("records", "metadata", "windows", "channels")},
     }
-    for name, (came, expected) in found.items():
+    for name, (came, expected) in shapes.items():
         if came != expected:
             raise GalleryError(f"entries: expected {name} of shape {expected} for {count} ids, got {came}")
 

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines.about import About
-from geopatch.engines.contents import Contents
-from geopatch.engines.engine import Info, Shortlist
-from geopatch.engines.entry import Entries, Metadata
+from geopatch.engines.engine import Contents, Info, Shortlist
+from geopatch.engines.entry import Channels, Entries, Metadata
 from geopatch.engines.filters import Filter
-from geopatch.engines.lock import lock
+from geopatch.engines.folder import create_file, lock_folder, upgrade_file
 from geopatch.engines.rows import Rows
-from geopatch.errors import GalleryError
+from geopatch.errors import ExistsError, GalleryError
+from geopatch.storage import atomic_folder
 
 SCAN_BATCH = 1024
 
@@ -28,14 +28,33 @@ class Exact:
 
     name = "exact"
 
-    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
-        self.folder = folder
-        self._lock = None if read_only else lock(folder)
+    def __init__(self, place: str | Path, *, read_only: bool = False) -> None:
+        self.folder = Path(place).expanduser()
+        self._lock = None if read_only else lock_folder(self.folder)
         try:
-            self.rows = Rows(folder, read_only=read_only)
+            self.rows = Rows(self.folder, read_only=read_only)
         except GalleryError:
             self._unlock()
             raise
+
+    @classmethod
+    def create(cls, place: str, about: About) -> None:
+        """A new, empty gallery in a folder that is not there yet."""
+        folder = Path(place).expanduser()
+        if folder.exists():
+            raise ExistsError(f"cannot create the gallery {folder}: it exists already; open it, or give another path")
+        with atomic_folder(folder) as partial:
+            create_file(partial, about, cls.name)
+
+    @staticmethod
+    def upgrade(place: str) -> bool:
+        """Bring an older gallery to the present format; false where it has that already."""
+        folder = Path(place).expanduser()
+        lock = lock_folder(folder)
+        try:
+            return upgrade_file(folder)
+        finally:
+            lock.release()
 
     @property
     def about(self) -> About:
@@ -55,6 +74,15 @@ class Exact:
 
     def known(self, ids: Sequence[str]) -> set[str]:
         return self.rows.known(ids)
+
+    def known_fields(self, names: Sequence[str]) -> set[str]:
+        return self.rows.known_fields(names)
+
+    def layouts(self) -> tuple[Channels, ...]:
+        return self.rows.layouts()
+
+    def next_number(self) -> int:
+        return self.rows.next_number()
 
     def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
         best = [Shortlist((), np.zeros(0, np.float32)) for _ in embedding]

@@ -2,7 +2,8 @@
 
 A filter is written as a mapping, {"sex": "F", "age": {">=": 40, "<": 60}}, or as text, "sex == 'F' and 40 <= age < 60".
 Text equals text, numbers equal numbers (1 is 1.0), true and false equal only themselves; `<` and the like compare
-numbers. An entry that lacks a name fails every comparison with it, and therefore passes their `not` and `!=`.
+numbers. An entry that lacks a name fails every comparison with it, and therefore passes their `not` and `!=`. A name
+that no entry of a gallery has is refused by the gallery, also under `not` and `!=`: it is most likely misspelt.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class Equal:
     values: tuple[Value, ...]
 
     def matches(self, fields: Metadata) -> bool:
-        found = fields.get(self.name)
-        return found is not None and any(kind(found) == kind(value) and found == value for value in self.values)
+        own = fields.get(self.name)
+        return own is not None and any(kind(own) == kind(value) and own == value for value in self.values)
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Order:
     value: float
 
     def matches(self, fields: Metadata) -> bool:
-        found = fields.get(self.name)
-        return isinstance(found, (int, float)) and kind(found) == "number" and ORDERS[self.sign](found, self.value)
+        own = fields.get(self.name)
+        return isinstance(own, (int, float)) and kind(own) == "number" and ORDERS[self.sign](own, self.value)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,23 @@ Where: TypeAlias = Filter | Mapping[str, Any] | str | None
 
 
 def as_filter(where: Where) -> Filter | None:
-    """A filter from what people write: a mapping, text, or nothing for all entries."""
+    """Read a filter from what people write.
+
+    Parameters
+    ----------
+    where : mapping, str, Filter or None
+        ``{"age": {">=": 40}}``, ``"age >= 40"``, a filter that was read before, or None for all entries.
+
+    Returns
+    -------
+    Filter or None
+        The filter; None for all entries.
+
+    Raises
+    ------
+    GalleryError
+        When it cannot be read.
+    """
     if where is None or isinstance(where, (Equal, Order, All, Either, Not)):
         return where
     if isinstance(where, str):
@@ -86,6 +103,15 @@ def as_filter(where: Where) -> Filter | None:
     if isinstance(where, Mapping):
         return _from_mapping(where)
     raise GalleryError(f"expected a filter as a mapping or as text, got {type(where).__name__}")
+
+
+def field_names(where: Filter | None) -> set[str]:
+    """The fields that a filter compares."""
+    if where is None:
+        return set()
+    if isinstance(where, (All, Either)):
+        return {name for part in where.parts for name in field_names(part)}
+    return field_names(where.part) if isinstance(where, Not) else {where.name}
 
 
 def kind(value: Any) -> str:
@@ -108,10 +134,10 @@ def _joined(joiner: str, rest: Any) -> Filter:
 
 
 def _part(where: Any) -> Filter:
-    found = as_filter(where)
-    if found is None:
+    part = as_filter(where)
+    if part is None:
         raise GalleryError("expected a filter, got nothing; leave that part out")
-    return found
+    return part
 
 
 def _compared(name: Any, rest: Any) -> Filter:
@@ -136,10 +162,10 @@ def _comparison(name: str, sign: str, value: Any) -> Filter:
 
 
 def _number(name: str, sign: str, value: Any) -> float:
-    found = checked_value(name, value)
-    if isinstance(found, (str, bool)):
-        raise GalleryError(f"filter {name} {sign} {found!r}: only numbers have an order; compare text with == or in")
-    return found
+    number = checked_value(name, value)
+    if isinstance(number, (str, bool)):
+        raise GalleryError(f"filter {name} {sign} {number!r}: only numbers have an order; compare text with == or in")
+    return number
 
 
 def _values(name: str, values: Any) -> tuple[Value, ...]:
@@ -210,5 +236,5 @@ def _literal(node: ast.expr, text: str) -> Any:
     try:
         return ast.literal_eval(node)
     except ValueError as error:
-        told = f"expected a value, got {ast.unparse(node)!r}; text values need quotes"
-        raise GalleryError(f"filter {text!r}: {told}") from error
+        problem = f"expected a value, got {ast.unparse(node)!r}; text values need quotes"
+        raise GalleryError(f"filter {text!r}: {problem}") from error

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines.about import About
-from geopatch.engines.entry import Checked, Entries, Metadata
+from geopatch.engines.entry import Channels, Checked, Entries, Metadata
 from geopatch.signal import Signal
 
 Row: TypeAlias = tuple[Any, ...]
@@ -19,8 +19,8 @@ Row: TypeAlias = tuple[Any, ...]
 
 def as_entries(rows: Sequence[Row], about: About) -> Entries:
     """Rows in the order of COLUMNS as columns."""
-    columns = list(zip(*rows, strict=True)) or [()] * 11
-    _, ids, records, start_s, stop_s, metadata, embedding, tokens, valid, patch_s, windows = columns
+    columns = list(zip(*rows, strict=True)) or [()] * 12
+    _, ids, records, start_s, stop_s, metadata, channels, embedding, tokens, valid, patch_s, windows = columns
     count, widths = len(rows), about.widths
     return Entries(
         about.encoder,
@@ -34,6 +34,7 @@ def as_entries(rows: Sequence[Row], about: About) -> Entries:
         np.asarray(stop_s, dtype=np.float64),
         tuple(Checked(json.loads(row)) for row in metadata),
         tuple(unpack_window(blob) for blob in windows),
+        tuple(load_channels(row) for row in channels),
     )
 
 
@@ -42,8 +43,10 @@ def _array(blobs: Sequence[bytes], dtype: str, shape: tuple[int, ...]) -> npt.ND
 
 
 def entry_row(entries: Entries, n: int) -> Row:
+    """Id, record, start, stop, metadata, channels and embedding of one entry."""
     place = (entries.records[n], float(entries.start_s[n]), float(entries.stop_s[n]))
-    return (entries.ids[n], *place, dump(entries.metadata[n]), entries.embedding[n].astype("<f4").tobytes())
+    texts = dump(entries.metadata[n]), dump_channels(entries.channels[n])
+    return (entries.ids[n], *place, *texts, entries.embedding[n].astype("<f4").tobytes())
 
 
 def detail_row(entries: Entries, n: int) -> Row:
@@ -55,20 +58,32 @@ def dump(metadata: Metadata) -> str:
     return json.dumps(dict(metadata), ensure_ascii=False)
 
 
+def dump_channels(channels: Channels) -> str:
+    """Channel names as JSON; empty text where there are none."""
+    return json.dumps(channels) if channels else ""
+
+
+def load_channels(text: str) -> Channels:
+    return tuple(json.loads(text)) if text else ()
+
+
 def pack_window(signal: Signal | None) -> bytes | None:
-    """A window as compressed bytes. Alike bytes of neighbouring samples are put side by side, which zlib likes."""
+    """A window as compressed bytes. Bytes of equal rank are put side by side, which zlib compresses better."""
     if signal is None:
         return None
-    about = [signal.id, signal.rate_hz, signal.channels, signal.record, signal.start_s, *signal.values.shape]
+    anchors = None if signal.anchors is None else signal.anchors.tolist()
+    header = [signal.id, signal.rate_hz, signal.channels, signal.record, signal.start_s, *signal.values.shape, anchors]
     values = signal.values.T.astype("<f4").copy().view(np.uint8).reshape(-1, 4).T.tobytes()
-    return zlib.compress(json.dumps(about).encode() + b"\n" + values, level=1)
+    return zlib.compress(json.dumps(header).encode() + b"\n" + values, level=1)
 
 
 def unpack_window(blob: bytes | None) -> Signal | None:
+    """A window from its bytes, also those of format 1: without anchors, and with 1 Hz where no rate was known."""
     if blob is None:
         return None
-    about, _, values = zlib.decompress(blob).partition(b"\n")
-    id, rate_hz, channels, record, start_s, samples, width = json.loads(about)
-    bytes_ = np.frombuffer(values, np.uint8).reshape(4, -1).T.copy()
-    columns = bytes_.view("<f4").reshape(width, samples)
-    return Signal(columns.T, id, rate_hz, tuple(channels), record, start_s)
+    header, _, values = zlib.decompress(blob).partition(b"\n")
+    id, rate_hz, channels, record, start_s, samples, width, *rest = json.loads(header)
+    columns = np.frombuffer(values, np.uint8).reshape(4, -1).T.copy().view("<f4").reshape(width, samples)
+    if not rest:
+        rate_hz = None if rate_hz == 1 else rate_hz
+    return Signal(columns.T, id, rate_hz, tuple(channels), record, start_s, rest[0] if rest else None)

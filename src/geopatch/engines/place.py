@@ -1,54 +1,70 @@
 """Where a gallery lives, and the engine that keeps it there.
 
 A path is a folder of the embedded engine, `exact:PATH` one of the exact engine, and
-`postgresql://user@host:5432/database/gallery` stands on a server.
+`postgresql://user@host:5432/database/gallery` is on a server.
 """
 
 from __future__ import annotations
 
 import os
+import re
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from geopatch.engines.about import About
-from geopatch.engines.embedded import Embedded
 from geopatch.engines.engine import Engine
-from geopatch.engines.exact import Exact
-from geopatch.engines.postgres import Postgres
-from geopatch.engines.rows import Rows, engine_of
+from geopatch.engines.folder import engine_of
 from geopatch.errors import GalleryError
-from geopatch.storage import atomic_folder
 
-EXACT, SERVER = "exact:", ("postgresql://", "postgres://")
-LOCAL: dict[str, type[Exact]] = {engine.name: engine for engine in (Exact, Embedded)}
+# Module and class of each engine by the scheme of its places. A further engine is a module and a line here.
+ENGINES = {
+    "embedded": "geopatch.engines.embedded:Embedded",
+    "exact": "geopatch.engines.exact:Exact",
+    "postgres": "geopatch.engines.postgres:Postgres",
+    "postgresql": "geopatch.engines.postgres:Postgres",
+}
+FOLDERS = ("embedded", "exact")  # a folder's own file says which of these it is of; the first is the default
+SCHEME = re.compile(r"([a-z][a-z0-9+-]+):")  # two letters at least: C: is a drive
 Place = str | os.PathLike[str]
 
 
 def create_engine(place: Place, about: About) -> Engine:
     """A new, empty gallery, open for writing."""
-    if _is_server(place):
-        Postgres.create(os.fspath(place), about)
-        return open_engine(place, read_only=False)
-    folder, name = _folder(place)
-    with atomic_folder(folder) as partial:
-        Rows.create(partial, about, name)
+    scheme, rest = _split(place)
+    _engine(scheme).create(rest, about)
     return open_engine(place, read_only=False)
 
 
 def open_engine(place: Place, *, read_only: bool) -> Engine:
-    """The gallery that is there; a folder says itself which engine it is of."""
-    if _is_server(place):
-        return Postgres(os.fspath(place), read_only=read_only)
-    folder, _ = _folder(place)
-    return LOCAL[engine_of(folder)](folder, read_only=read_only)
+    """The gallery that is there."""
+    scheme, rest = _split(place)
+    engine: Engine = _engine(_stored(scheme, rest))(rest, read_only=read_only)
+    return engine
 
 
-def _is_server(place: Place) -> bool:
-    return os.fspath(place).startswith(SERVER)
+def upgrade_engine(place: Place) -> bool:
+    """Bring an older gallery to the present format; false where it has that already."""
+    scheme, rest = _split(place)
+    return bool(_engine(_stored(scheme, rest)).upgrade(rest))
 
 
-def _folder(place: Place) -> tuple[Path, str]:
+def _split(place: Place) -> tuple[str, str]:
+    """The scheme, and what its engine takes: a folder, or the whole address."""
     text = os.fspath(place)
-    if "://" in text:
-        raise GalleryError(f"expected a folder, exact:FOLDER or postgresql://..., got {text!r}")
-    exact = text.startswith(EXACT)
-    return Path(text[len(EXACT) :] if exact else text).expanduser(), Exact.name if exact else Embedded.name
+    match = SCHEME.match(text)
+    scheme = match[1] if match and match[1] in ENGINES else FOLDERS[0]
+    if scheme in FOLDERS:
+        text = text.removeprefix(f"{scheme}:")
+        if "://" in text:
+            raise GalleryError(f"expected a folder, exact:FOLDER or postgresql://..., got {text!r}")
+    return scheme, text
+
+
+def _stored(scheme: str, rest: str) -> str:
+    return engine_of(Path(rest).expanduser()) if scheme in FOLDERS else scheme
+
+
+def _engine(scheme: str) -> Any:
+    module, _, name = ENGINES[scheme].partition(":")
+    return getattr(import_module(module), name)

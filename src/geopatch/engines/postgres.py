@@ -15,17 +15,37 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.engines.about import About
-from geopatch.engines.connection import Address, check_schema, connect, one_line_errors, take_lock
-from geopatch.engines.contents import Contents, contents_from
-from geopatch.engines.engine import Info, Shortlist
-from geopatch.engines.entry import Entries, Metadata
+from geopatch.engines.about import About, upgraded_fields
+from geopatch.engines.engine import DISTINCT_CHANNELS, Contents, Info, Shortlist, contents_from, unknown_id
+from geopatch.engines.entry import Channels, Entries, Metadata
 from geopatch.engines.filters import Filter
-from geopatch.engines.packing import Row, as_entries, detail_row, dump, entry_row
-from geopatch.engines.postgres_sql import COLUMNS, INDEX, INSERT, condition, schema
-from geopatch.engines.rows import unknown_id
+from geopatch.engines.packing import (
+    Row,
+    as_entries,
+    detail_row,
+    dump,
+    dump_channels,
+    entry_row,
+    load_channels,
+    unpack_window,
+)
+from geopatch.engines.postgres_sql import (
+    ADD_CHANNELS,
+    COLUMNS,
+    INDEX,
+    INDEX_CHANNELS,
+    INSERT,
+    Address,
+    condition,
+    connect,
+    enter,
+    one_line_errors,
+    schema,
+    take_lock,
+)
 from geopatch.errors import GalleryError
 
+UPGRADE_BATCH = 1000
 INDEX_FROM = 100_000  # below, comparing all entries is quick and exact
 CANDIDATES_SEARCHING, MOST_CANDIDATES = 512, 1000
 
@@ -41,11 +61,11 @@ class Postgres:
         self._connection: Any = None
         self._lock = threading.RLock()  # threads take turns: a connection holds one transaction
         try:
-            found = self._rows("SELECT told FROM about")
+            fields = json.loads(self._rows("SELECT told FROM about")[0][0])
+            self._about = About.from_dict(fields, self.place)
         except GalleryError:
             self.close()
             raise
-        self._about = About.from_dict(json.loads(found[0][0]), self.place)
 
     @staticmethod
     def create(url: str, about: About) -> None:
@@ -60,6 +80,20 @@ class Postgres:
                     connection.execute(f"SET LOCAL search_path = {place.schema}, public")
                     connection.execute(schema(about))
                     connection.execute("INSERT INTO about VALUES (%s)", (json.dumps(about.as_dict()),))
+            finally:
+                connection.close()
+
+    @staticmethod
+    def upgrade(url: str) -> bool:
+        """Bring an older gallery to the present format in one transaction; false where it has that already."""
+        place = Address.from_url(url)
+        with one_line_errors(place):
+            connection = connect(place, read_only=False)
+            try:
+                enter(connection, place)
+                take_lock(connection, place)
+                with connection.transaction():
+                    return _upgrade(connection)
             finally:
                 connection.close()
 
@@ -79,35 +113,41 @@ class Postgres:
 
     def update(self, id: str, metadata: Metadata) -> None:
         with self._writing() as connection:
-            told = dump(metadata)
+            text = dump(metadata)
             change = "UPDATE entry SET metadata = %s, tags = %s::jsonb WHERE id = %s"
-            if not connection.execute(change, (told, told, id)).rowcount:
+            if not connection.execute(change, (text, text, id)).rowcount:
                 raise unknown_id(self.place, id)
 
     def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
         columns = COLUMNS if with_windows else COLUMNS.replace("kept_window", "NULL")
-        found = {row[1]: row for row in self._rows(f"SELECT {columns} FROM entry WHERE id = ANY(%s)", [list(ids)])}
-        missing = next((id for id in ids if id not in found), None)
+        rows = {row[1]: row for row in self._rows(f"SELECT {columns} FROM entry WHERE id = ANY(%s)", [list(ids)])}
+        missing = next((id for id in ids if id not in rows), None)
         if missing is not None:
             raise unknown_id(self.place, missing)
-        return self._entries([found[id] for id in ids])
+        return self._entries([rows[id] for id in ids])
 
     def known(self, ids: Sequence[str]) -> set[str]:
         return {row[0] for row in self._rows("SELECT id FROM entry WHERE id = ANY(%s)", [list(ids)])}
 
+    def known_fields(self, names: Sequence[str]) -> set[str]:
+        """Stops at the first entry that has the name."""
+        return {name for name in names if self._rows("SELECT 1 FROM entry WHERE tags ? %s LIMIT 1", [name])}
+
+    def layouts(self) -> tuple[Channels, ...]:
+        return tuple(load_channels(text) for (text,) in self._rows(DISTINCT_CHANNELS) if text)
+
+    def next_number(self) -> int:
+        last, called = self._rows("SELECT last_value, is_called FROM entry_n_seq")[0]
+        return int(last) if called else 0
+
     def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
         sql, values = condition(where)
-        query = (
-            f"SELECT id, -(embedding <#> %s::vector) AS score FROM entry WHERE {sql} "
-            "ORDER BY embedding <#> %s::vector LIMIT %s"
-        )
+        query = f"SELECT id, -(embedding <#> %s) AS score FROM entry WHERE {sql} ORDER BY embedding <#> %s LIMIT %s"
         with self._looking() as connection:
             connection.execute(f"SET LOCAL hnsw.ef_search = {min(max(k, CANDIDATES_SEARCHING), MOST_CANDIDATES)}")
             connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")  # until k pass the filter
-            found = [
-                connection.execute(query, (text, *values, text, k)).fetchall() for text in map(_vector_text, embedding)
-            ]
-        return [Shortlist(tuple(row[0] for row in rows), _scores(rows)) for rows in found]
+            hits = [connection.execute(query, (vector, *values, vector, k)).fetchall() for vector in embedding]
+        return [Shortlist(tuple(row[0] for row in rows), _scores(rows)) for rows in hits]
 
     def count(self, where: Filter | None = None) -> int:
         sql, values = condition(where)
@@ -146,14 +186,13 @@ class Postgres:
             self._connection = None
 
     def _entries(self, rows: list[Row]) -> Entries:
-        """pgvector sends a vector as two short numbers and big-endian floats."""
-        plain = [(*row[:6], np.frombuffer(row[6], ">f4", offset=4).astype("<f4").tobytes(), *row[7:]) for row in rows]
+        plain = [(*row[:7], row[7].to_numpy().astype("<f4").tobytes(), *row[8:]) for row in rows]
         return as_entries(plain, self.about)
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._lock, one_line_errors(self.place):
-            found: list[Row] = self._ready().execute(query, tuple(values), binary=True).fetchall()
-            return found
+            rows: list[Row] = self._ready().execute(query, tuple(values), binary=True).fetchall()
+            return rows
 
     @contextmanager
     def _looking(self) -> Iterator[Any]:
@@ -175,8 +214,7 @@ class Postgres:
         if self._connection is None or self._connection.closed:
             connection = connect(self.place, self._read_only)
             try:
-                check_schema(connection, self.place)
-                connection.execute(f"SET search_path = {self.place.schema}, public")
+                enter(connection, self.place)
                 if not self._read_only:
                     connection.execute("SET synchronous_commit = on")
                     take_lock(connection, self.place)
@@ -187,14 +225,29 @@ class Postgres:
         return self._connection
 
 
+def _upgrade(connection: Any) -> bool:
+    fields = json.loads(connection.execute("SELECT told FROM about").fetchone()[0])
+    if fields.get("format") != 1:
+        return False
+    indexed = connection.execute("SELECT to_regclass('entry_embedding') IS NOT NULL").fetchone()[0]
+    connection.execute("DROP INDEX IF EXISTS entry_embedding")  # else every changed row would be indexed again
+    connection.execute(ADD_CHANNELS)
+    query, last = "SELECT n, kept_window FROM entry WHERE n > %s AND kept_window IS NOT NULL ORDER BY n LIMIT %s", 0
+    while rows := connection.execute(query, (last, UPGRADE_BATCH)).fetchall():
+        last = rows[-1][0]
+        windows = ((n, unpack_window(blob)) for n, blob in rows)
+        named = [(dump_channels(window.channels), n) for n, window in windows if window is not None and window.channels]
+        connection.cursor().executemany("UPDATE entry SET channels = %s WHERE n = %s", named)
+    connection.execute(INDEX_CHANNELS)
+    if indexed:
+        connection.execute(INDEX)
+    connection.execute("UPDATE about SET told = %s", (json.dumps(upgraded_fields(fields)),))
+    return True
+
+
 def _row(entries: Entries, n: int) -> Row:
-    *place, metadata, _ = entry_row(entries, n)
-    return (*place, metadata, metadata, _vector_text(entries.embedding[n]), *detail_row(entries, n))
-
-
-def _vector_text(vector: npt.NDArray[np.float32]) -> str:
-    """Nine digits say a float32 exactly."""
-    return "[" + ",".join(f"{value:.9g}" for value in vector.tolist()) + "]"
+    *place, metadata, channels, _ = entry_row(entries, n)
+    return (*place, metadata, channels, metadata, entries.embedding[n], *detail_row(entries, n))
 
 
 def _scores(rows: list[Row]) -> npt.NDArray[np.float32]:

@@ -1,6 +1,6 @@
 """Recall@R, MRR and mAP of ranked candidates, over all queries and by the class of the query.
 
-A tie is no find: among equal scores the wrong candidates stand first, so the order of the gallery never matters.
+A tie is no hit: among equal scores the wrong candidates stand first, so the order of the gallery never matters.
 Queries without a right candidate are left out of the means and counted. Where one class is most of the data, the mean
 over queries says little: the mean over classes stands beside it.
 """
@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from geopatch.errors import SignalError
+from geopatch.evaluate.rows import CLASS_MEAN
 
 RECALL_AT = (1, 5, 10)
-CLASS_MEAN = "class_mean_"
 
 
 @dataclass(frozen=True)
-class Scores:
+class RetrievalScores:
     """Means over the queries that have a right candidate; by class where the queries' labels are known."""
 
     recall: dict[int, float]
@@ -46,8 +46,8 @@ class Scores:
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking:
-    """Scores of a chunk of queries against the whole gallery, with what counts and what is right."""
+class ScoredQueries:
+    """RetrievalScores of a chunk of queries against the whole gallery, with what counts and what is right."""
 
     scores: Tensor  # (Q, N)
     candidate: Tensor  # (Q, N) bool
@@ -55,38 +55,38 @@ class Ranking:
 
 
 def retrieval_scores(
-    chunks: Iterable[Ranking], recall_at: tuple[int, ...] = RECALL_AT, labels: npt.NDArray[np.str_] | None = None
-) -> Scores:
+    chunks: Iterable[ScoredQueries], recall_at: tuple[int, ...] = RECALL_AT, labels: npt.NDArray[np.str_] | None = None
+) -> RetrievalScores:
     """Metrics over chunks of queries: memory stays at one chunk times the gallery. `labels` are the queries'."""
     columns = [_per_query(chunk, recall_at) for chunk in chunks]
-    found = torch.cat(columns) if columns else torch.zeros(0, len(recall_at) + 3)
-    if labels is not None and len(labels) != len(found):
-        raise SignalError(f"expected a label for each of {len(found)} queries, got {len(labels)}")
-    known = found[:, -1] > 0
-    counted = found[known, :-1].double()
+    measured = torch.cat(columns) if columns else torch.zeros(0, len(recall_at) + 3)
+    if labels is not None and len(labels) != len(measured):
+        raise SignalError(f"expected a label for each of {len(measured)} queries, got {len(labels)}")
+    known = measured[:, -1] > 0
+    counted = measured[known, :-1].double()
     means = counted.mean(0).tolist() if len(counted) else [float("nan")] * (len(recall_at) + 2)
     recall = dict(zip(recall_at, means, strict=False))
     per_class = {} if labels is None else _per_class(counted, labels[known.numpy()], recall_at)
-    return Scores(recall, means[-2], means[-1], len(counted), len(found) - len(counted), per_class)
+    return RetrievalScores(recall, means[-2], means[-1], len(counted), len(measured) - len(counted), per_class)
 
 
 def _per_class(
     counted: Tensor, labels: npt.NDArray[np.str_], recall_at: tuple[int, ...]
 ) -> dict[str, dict[str, float]]:
     """The first recall and mAP of each class that has a counted query, and how many it has."""
-    found = {}
+    scores = {}
     for label in np.unique(labels):
         own = counted[torch.from_numpy(labels == label)]
         means = own.mean(0)
-        found[str(label)] = {
+        scores[str(label)] = {
             f"recall@{recall_at[0]}": float(means[0]),
             "map": float(means[-1]),
             "queries": float(len(own)),
         }
-    return found
+    return scores
 
 
-def _per_query(chunk: Ranking, recall_at: tuple[int, ...]) -> Tensor:
+def _per_query(chunk: ScoredQueries, recall_at: tuple[int, ...]) -> Tensor:
     """Recall at each R, reciprocal rank, average precision, number of positives: (Q, R + 3)."""
     hits = _ranked_hits(chunk)  # (Q, N) bool, best first
     rank = torch.arange(1, hits.shape[1] + 1, device=hits.device)
@@ -98,7 +98,7 @@ def _per_query(chunk: Ranking, recall_at: tuple[int, ...]) -> Tensor:
     return torch.stack([*recall, first, average, positives], dim=1).cpu()
 
 
-def _ranked_hits(chunk: Ranking) -> Tensor:
+def _ranked_hits(chunk: ScoredQueries) -> Tensor:
     relevant = chunk.relevant & chunk.candidate
     scores = chunk.scores.masked_fill(~chunk.candidate, -torch.inf)
     place_in_tie = torch.where(chunk.candidate, relevant.to(torch.int8), 2)  # wrong, right, not in the ranking at all

@@ -21,9 +21,9 @@ class DescriptorSpread:
         self._count, self._mean, self._squares = 0, torch.zeros(0), torch.zeros(0)
 
     def __call__(self, batch: PatchBatch, _first: int) -> PatchBatch:
-        found = batch.geometry.descriptors[batch.valid].double().cpu()  # (patches, G)
-        count, mean = len(found), found.mean(0)
-        squares = (found - mean).square().sum(0)
+        descriptors = batch.geometry.descriptors[batch.valid].double().cpu()  # (patches, G)
+        count, mean = len(descriptors), descriptors.mean(0)
+        squares = (descriptors - mean).square().sum(0)
         if self._count:  # two parts joined, after Chan, Golub and LeVeque
             total, apart = self._count + count, mean - self._mean
             squares = self._squares + squares + apart.square() * (self._count * count / total)

@@ -17,18 +17,17 @@ from geopatch.data.collection import Collection
 from geopatch.encoding import Encoding
 from geopatch.errors import SignalError, one_of
 from geopatch.estimator import GeoPatch
-from geopatch.evaluate.metrics import Ranking, Scores, retrieval_scores
+from geopatch.evaluate.metrics import RetrievalScores, ScoredQueries, retrieval_scores
 from geopatch.evaluate.noise import DescriptorSpread, GeometryNoise
 from geopatch.evaluate.rows import Row, config_digest
 from geopatch.evaluate.stress import GEOMETRY_NOISE, Stress
 from geopatch.protocol import Places, Protocol, places
-from geopatch.scoring import SCORERS, SHORTLIST, rerank
+from geopatch.scoring import DEFAULT_SCORERS, SHORTLIST, encoded_scorers, rerank
 from geopatch.signal import Signal
 
 CHUNK = 256  # queries scored at a time
 MOST_CLASSES = 40  # a row lists the scores of each class up to so many; their mean is always there
 DEFAULT_STRESSES = ("clean", "warp-queries")
-DEFAULT_SCORERS = ("fused", "cosine")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Trained:
         """Where the encoder is, and where scores are taken."""
         return next(self.estimator.encoder_.parameters()).device
 
-    def told(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, Any]:
         """What a row says about the model."""
         return {
             "preset": self.preset,
@@ -60,7 +59,7 @@ def train(collection: Collection, estimator: GeoPatch, preset: str) -> Trained:
     """Fit on a training collection, and take the time."""
     started = time.perf_counter()
     estimator.fit(collection.signals, collection.labels)
-    return Trained(estimator, preset, estimator.seed, time.perf_counter() - started)
+    return Trained(estimator, preset, estimator.seed_, time.perf_counter() - started)
 
 
 def evaluate(
@@ -76,14 +75,14 @@ def evaluate(
     """Rows of a trained model: each scorer under each stress. Without a gallery, the test windows search each other."""
     protocol = protocol or Protocol()
     for scorer in scorers:
-        one_of("scorer", scorer, SCORERS)
-    asked = {stress.text: stress for stress in map(_parsed, stresses)}  # all stresses of strength 0 are one
+        one_of("scorer", scorer, encoded_scorers())
+    chosen = {stress.text: stress for stress in map(_parsed, stresses)}  # all stresses of strength 0 are one
     sides, rows = Sides.encoded(trained.estimator, test, gallery), []
-    for stress in asked.values():
-        query, found = sides.under(stress)
+    for stress in chosen.values():
+        query, kept = sides.under(stress)
         for scorer in scorers:
-            scores = score(query, found, protocol, scorer, trained.device)
-            how = {**trained.told(), "scorer": scorer, "target": target, "encode_s": sides.encode_s}
+            scores = score(query, kept, protocol, scorer, trained.device)
+            how = {**trained.as_row(), "scorer": scorer, "target": target, "encode_s": sides.encode_s}
             rows.append(make_row(test, protocol, stress, scores, **how))
     return rows
 
@@ -93,8 +92,8 @@ def _parsed(stress: Stress | str) -> Stress:
 
 
 @dataclass(frozen=True, eq=False)
-class Encoded:
-    """Encoded windows with what a protocol asks about them."""
+class EncodedSide:
+    """EncodedSide windows with what a protocol needs to know of them."""
 
     encoding: Encoding
     where: Places
@@ -108,8 +107,8 @@ class Sides:
     estimator: GeoPatch
     test: Collection
     gallery: Collection | None
-    query: Encoded
-    found: Encoded
+    query: EncodedSide
+    kept: EncodedSide
     spread: Tensor  # (G,) of the geometry descriptors
     encode_s: float
 
@@ -117,23 +116,23 @@ class Sides:
     def encoded(cls, estimator: GeoPatch, test: Collection, gallery: Collection | None) -> Sides:
         labels = check_labels(test) if gallery is None else known_labels(test)
         seen, started = DescriptorSpread(), time.perf_counter()
-        query = Encoded(estimator.encode(test.signals, between=seen), places(test.signals), labels)
+        query = EncodedSide(estimator.encode(test.signals, between=seen), places(test.signals), labels)
         taken = time.perf_counter() - started
-        found = query
+        kept = query
         if gallery is not None:
-            found = Encoded(estimator.encode(gallery.signals), places(gallery.signals), known_labels(gallery))
-        return cls(estimator, test, gallery, query, found, seen.spread, taken)
+            kept = EncodedSide(estimator.encode(gallery.signals), places(gallery.signals), known_labels(gallery))
+        return cls(estimator, test, gallery, query, kept, seen.spread, taken)
 
-    def under(self, stress: Stress) -> tuple[Encoded, Encoded]:
+    def under(self, stress: Stress) -> tuple[EncodedSide, EncodedSide]:
         """Query and gallery; what the stress leaves alone is not encoded again."""
         if stress.name == GEOMETRY_NOISE:
             noise = GeometryNoise(stress.strength, self.spread)
-            return replace(self.query, encoding=self.estimator.encode(self.test.signals, between=noise)), self.found
-        kept = self.test if self.gallery is None else self.gallery
+            return replace(self.query, encoding=self.estimator.encode(self.test.signals, between=noise)), self.kept
+        gallery = self.test if self.gallery is None else self.gallery
         query = self._encode(self.query, self.test.signals, stress.queries(self.test.signals))
-        return query, self._encode(self.found, kept.signals, stress.gallery(kept.signals))
+        return query, self._encode(self.kept, gallery.signals, stress.gallery(gallery.signals))
 
-    def _encode(self, clean: Encoded, signals: Sequence[Signal], stressed: Sequence[Signal]) -> Encoded:
+    def _encode(self, clean: EncodedSide, signals: Sequence[Signal], stressed: Sequence[Signal]) -> EncodedSide:
         same = all(one is other for one, other in zip(stressed, signals, strict=True))
         return clean if same else replace(clean, encoding=self.estimator.encode(stressed))
 
@@ -155,8 +154,8 @@ def check_labels(test: Collection) -> npt.NDArray[np.str_]:
 
 
 def score(
-    query: Encoded, gallery: Encoded, protocol: Protocol, scorer: str, device: torch.device | str = "cpu"
-) -> Scores:
+    query: EncodedSide, gallery: EncodedSide, protocol: Protocol, scorer: str, device: torch.device | str = "cpu"
+) -> RetrievalScores:
     """Metrics of queries against a gallery."""
     return retrieval_scores(_rankings(query, gallery, protocol, scorer, device), labels=query.labels)
 
@@ -165,18 +164,18 @@ Tensors = tuple[Tensor, Tensor, Tensor]  # embedding (N, D), tokens (N, K, d), v
 
 
 def _rankings(
-    query: Encoded, gallery: Encoded, protocol: Protocol, scorer: str, device: torch.device | str
-) -> Iterator[Ranking]:
-    asked, asked_tokens, asked_valid = _tensors(query.encoding, device)
+    query: EncodedSide, gallery: EncodedSide, protocol: Protocol, scorer: str, device: torch.device | str
+) -> Iterator[ScoredQueries]:
+    queries, query_tokens, query_valid = _tensors(query.encoding, device)
     embedding, tokens, valid = _tensors(gallery.encoding, device)
-    for start in range(0, len(asked), CHUNK):
+    for start in range(0, len(queries), CHUNK):
         part = slice(start, start + CHUNK)
         where, labels = query.where[part], query.labels[part]
-        candidate = torch.from_numpy(protocol.candidates(where, gallery.where)).to(asked.device)
-        cosine = (asked[part] @ embedding.mT).masked_fill(~candidate, -torch.inf)
-        scores = rerank(cosine, asked_tokens[part], asked_valid[part], tokens, valid, scorer, SHORTLIST)
-        relevant = torch.from_numpy(protocol.relevant(where, gallery.where, labels, gallery.labels)).to(asked.device)
-        yield Ranking(scores, candidate, relevant)
+        candidate = torch.from_numpy(protocol.candidates(where, gallery.where)).to(queries.device)
+        cosine = (queries[part] @ embedding.mT).masked_fill(~candidate, -torch.inf)
+        scores = rerank(cosine, query_tokens[part], query_valid[part], tokens, valid, scorer, SHORTLIST)
+        relevant = torch.from_numpy(protocol.relevant(where, gallery.where, labels, gallery.labels)).to(queries.device)
+        yield ScoredQueries(scores, candidate, relevant)
 
 
 def _tensors(encoding: Encoding, device: torch.device | str) -> Tensors:
@@ -185,7 +184,7 @@ def _tensors(encoding: Encoding, device: torch.device | str) -> Tensors:
     return embedding, tokens, valid
 
 
-def make_row(test: Collection, protocol: Protocol, stress: Stress, scores: Scores, **how: Any) -> Row:
+def make_row(test: Collection, protocol: Protocol, stress: Stress, scores: RetrievalScores, **how: Any) -> Row:
     """One measurement; `how` says by what, on what and in which time."""
     return Row(
         data=test.name,

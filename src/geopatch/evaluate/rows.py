@@ -16,6 +16,8 @@ from typing import Any, Protocol
 from geopatch.errors import DataError, GeoPatchError
 from geopatch.version import __version__
 
+CLASS_MEAN = "class_mean_"  # starts the name of a score that is a mean over classes
+
 
 def versions() -> dict[str, str]:
     """Of everything a score can depend on."""
@@ -66,17 +68,17 @@ NOT_CONFIG = ("seed", "channels")  # the seed stands in the row itself, channels
 def config_digest(*configs: Any) -> str:
     """One short name for frozen configs: the same on every collection and for every seed."""
     fields = [dataclasses.asdict(config).items() for config in configs]
-    told = [{key: value for key, value in items if key not in NOT_CONFIG} for items in fields]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+    parts = [{key: value for key, value in items if key not in NOT_CONFIG} for items in fields]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
-class Told(Protocol):
-    """Anything that can say what it is as JSON: rows of retrieval, of stability."""
+class JsonRow(Protocol):
+    """Anything that can be written as a line of JSON: rows of retrieval, of stability."""
 
     def as_dict(self) -> dict[str, Any]: ...
 
 
-def append_rows(path: str | Path, rows: Iterable[Told]) -> None:
+def append_rows(path: str | Path, rows: Iterable[JsonRow]) -> None:
     """Add rows to a JSONL file."""
     path = Path(path)
     try:
@@ -163,11 +165,11 @@ def _summary(group: Sequence[Row]) -> Summary:
     )
 
 
-def _columns(found: Sequence[dict[str, float]]) -> dict[str, list[float]]:
+def _columns(rows: Sequence[dict[str, float]]) -> dict[str, list[float]]:
     """The values of every name that all have; older rows have fewer names."""
-    shared = [name for name in found[0] if all(name in values for values in found)]
-    return {name: [values[name] for values in found] for name in shared}
+    shared = [name for name in rows[0] if all(name in values for values in rows)]
+    return {name: [values[name] for values in rows] for name in shared}
 
 
-def _means(found: Sequence[dict[str, float]]) -> dict[str, float]:
-    return {name: mean(values) for name, values in _columns(found).items()}
+def _means(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: mean(values) for name, values in _columns(rows).items()}

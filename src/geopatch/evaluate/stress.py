@@ -110,7 +110,7 @@ def _shuffle(signal: Signal, strength: float, _place: int) -> Signal:
 
 
 @dataclass(frozen=True)
-class Kind:
+class StressKind:
     """What a stress means, its default strength, the strengths of its curve, and what it does to windows."""
 
     meaning: str
@@ -125,28 +125,28 @@ CLEAN, GEOMETRY_NOISE, SPAN_MASK, SHUFFLE = "clean", "geometry-noise", "span-mas
 WARP_QUERIES, WARP_ALIKE, WARP_DIFFERENTLY = "warp-queries", "warp-both-alike", "warp-both-differently"
 WARPS = (0.0, 0.025, 0.05, 0.075, WARP, 0.125, 0.15)
 CLOCK = "read at t + strength T sin(2 pi t / T)"
-KINDS: dict[str, Kind] = {
-    CLEAN: Kind("queries and gallery as they were recorded", 0.0, (0.0,), _check_clean),
-    WARP_QUERIES: Kind(f"queries {CLOCK}, the gallery clean", WARP, WARPS, check_warp, _warp),
-    WARP_ALIKE: Kind(f"queries and gallery {CLOCK}", WARP, WARPS, check_warp, _warp, _warp),
-    WARP_DIFFERENTLY: Kind(
+KINDS: dict[str, StressKind] = {
+    CLEAN: StressKind("queries and gallery as they were recorded", 0.0, (0.0,), _check_clean),
+    WARP_QUERIES: StressKind(f"queries {CLOCK}, the gallery clean", WARP, WARPS, check_warp, _warp),
+    WARP_ALIKE: StressKind(f"queries and gallery {CLOCK}", WARP, WARPS, check_warp, _warp, _warp),
+    WARP_DIFFERENTLY: StressKind(
         f"queries {CLOCK}, the gallery with the opposite sign", WARP, WARPS, check_warp, _warp, _warp_back
     ),
-    GEOMETRY_NOISE: Kind(  # comes after patching: see `noise`
+    GEOMETRY_NOISE: StressKind(  # comes after patching: see `noise`
         "Gaussian noise on the geometry descriptors of queries, strength times the spread of each descriptor over the "
         "valid patches of the gallery; values and gate evidence untouched, the gallery clean",
         NOISE,
         (0.0, 0.1, NOISE, 0.4, 0.8, 1.6),
         _check_noise,
     ),
-    SPAN_MASK: Kind(
+    SPAN_MASK: StressKind(
         "round(strength T) samples of queries in a row not measured, in all channels, the gallery clean",
         MASK,
         (0.0, 0.1, MASK, 0.3, 0.4, 0.6),
         _check_mask,
         masked,
     ),
-    SHUFFLE: Kind(
+    SHUFFLE: StressKind(
         "queries cut into strength chunks in another order, the gallery clean",
         CHUNKS,
         (0.0, 2.0, 4.0, CHUNKS, 16.0),
@@ -183,17 +183,17 @@ class Stress:
     @property
     def text(self) -> str:
         """What a row says. Of strength 0 every stress is clean."""
-        told = f"{self.name}@{self.strength:.15g}" if self.strength else CLEAN
-        return next((row for row, text in ROW_NAMES.items() if text == told), told)
+        written = f"{self.name}@{self.strength:.15g}" if self.strength else CLEAN
+        return next((row for row, text in ROW_NAMES.items() if text == written), written)
 
     @property
     def digest(self) -> str:
         name = self.name if self.strength else CLEAN
-        told = f"{name}: {KINDS[name].meaning}; strength {self.strength!r}, seed {SEED}"
-        return hashlib.sha256(told.encode()).hexdigest()[:12]
+        text = f"{name}: {KINDS[name].meaning}; strength {self.strength!r}, seed {SEED}"
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def queries(self, signals: Sequence[Signal]) -> list[Signal]:
-        """The windows as they are asked for."""
+        """The windows as they are searched by."""
         return self._changed(KINDS[self.name].query, signals)
 
     def gallery(self, signals: Sequence[Signal]) -> list[Signal]:

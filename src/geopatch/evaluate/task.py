@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geopatch.data.collection import Collection
-from geopatch.data.recording import WindowSet
+from geopatch.data.collection import Collection, WindowSet
 from geopatch.errors import ConfigError
 from geopatch.protocol import Protocol, places
 
@@ -46,8 +45,8 @@ def check_sense(test: Collection, target: str, protocol: Protocol) -> None:
 
 
 def _lost(protocol: Protocol) -> str:
-    near = "is of the query's own record" if protocol.name.endswith("cross-record") else "overlaps the query"
-    return f"{near} and {'is removed' if protocol.name.startswith('strict') else 'counts as wrong'}"
+    near = "is of the query's own record" if protocol.cross_record else "overlaps the query"
+    return f"{near} and {'is removed' if protocol.strict else 'counts as wrong'}"
 
 
 def _any_positive(test: Collection, protocol: Protocol) -> bool:

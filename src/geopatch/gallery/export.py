@@ -43,12 +43,12 @@ def export_entries(engine: Engine, path: Path, where: Filter | None = None) -> i
 
 def _kinds(batches: Iterable[Entries]) -> Kinds:
     """What kinds of values each metadata name has: whole, fraction, flag or text."""
-    found: Kinds = {}
+    kinds: Kinds = {}
     for entries in batches:
         for row in entries.metadata:
             for name, value in row.items():
-                found.setdefault(name, set()).add(_kind(value))
-    return dict(sorted(found.items()))
+                kinds.setdefault(name, set()).add(_kind(value))
+    return dict(sorted(kinds.items()))
 
 
 def _kind(value: Value) -> str:
@@ -57,7 +57,7 @@ def _kind(value: Value) -> str:
 
 def _schema(polars: Any, widths: Widths, kinds: Kinds) -> Any:
     real = polars.Float32
-    fields = [polars.Field(name, _dtype(polars, found)) for name, found in kinds.items()]
+    fields = [polars.Field(name, _dtype(polars, values)) for name, values in kinds.items()]
     schema = {
         "id": polars.String,
         "record": polars.String,
@@ -71,10 +71,10 @@ def _schema(polars: Any, widths: Widths, kinds: Kinds) -> Any:
     return polars.Schema({**schema, **({"metadata": polars.Struct(fields)} if fields else {})})
 
 
-def _dtype(polars: Any, found: set[str]) -> Any:
-    if found <= {"whole", "fraction"}:
-        return polars.Int64 if found == {"whole"} else polars.Float64
-    return polars.Boolean if found == {"flag"} else polars.String
+def _dtype(polars: Any, values: set[str]) -> Any:
+    if values <= {"whole", "fraction"}:
+        return polars.Int64 if values == {"whole"} else polars.Float64
+    return polars.Boolean if values == {"flag"} else polars.String
 
 
 def _columns(entries: Entries, kinds: Kinds) -> dict[str, Any]:
@@ -87,11 +87,11 @@ def _columns(entries: Entries, kinds: Kinds) -> dict[str, Any]:
     return columns
 
 
-def _cell(value: Value | None, found: set[str]) -> Value | None:
+def _cell(value: Value | None, values: set[str]) -> Value | None:
     """A value as its column holds it; a name with values of several kinds is exported as text."""
-    if value is None or isinstance(value, str) or found in ({"flag"}, {"whole"}):
+    if value is None or isinstance(value, str) or values in ({"flag"}, {"whole"}):
         return value
-    return float(value) if found <= {"whole", "fraction"} else json.dumps(value)
+    return float(value) if values <= {"whole", "fraction"} else json.dumps(value)
 
 
 def _polars() -> Any:

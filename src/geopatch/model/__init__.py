@@ -1,6 +1,7 @@
-"""The encoder and its parts."""
+"""The encoder: what it is, its weights as a folder, and the digest that names both."""
 
-from geopatch.model.checkpoint import Card, digest, load_checkpoint, save_checkpoint
-from geopatch.model.encoder import PRESETS, Encoded, Encoder, ModelConfig
+from geopatch.config import PRESETS, ModelConfig
+from geopatch.model.checkpoint import digest
+from geopatch.model.encoder import Encoder
 
-__all__ = ["Card", "Encoded", "Encoder", "ModelConfig", "PRESETS", "digest", "load_checkpoint", "save_checkpoint"]
+__all__ = ["Encoder", "ModelConfig", "PRESETS", "digest"]

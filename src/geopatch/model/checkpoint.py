@@ -12,8 +12,9 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
+from geopatch.config import ModelConfig
 from geopatch.errors import CheckpointError, GeoPatchError
-from geopatch.model.encoder import Encoder, ModelConfig
+from geopatch.model.encoder import Encoder
 from geopatch.storage import atomic_folder
 from geopatch.version import __version__
 
@@ -23,12 +24,13 @@ CONFIG, WEIGHTS, CARD = "config.json", "weights.safetensors", "README.md"
 
 @dataclass(frozen=True)
 class Card:
-    """Where a model comes from: its training data and settings, and how it scored."""
+    """Where a model comes from: its training settings and data, how it scored, and the course of its training."""
 
-    train: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)  # name, digest, windows, classes, rate_hz
+    train: dict[str, Any] = field(default_factory=dict)  # the fields of TrainConfig, and the seed
+    data: dict[str, Any] = field(default_factory=dict)  # digest, windows, classes, labels, lengths, rate_hz, channels
     scores: dict[str, Any] = field(default_factory=dict)
     version: str = __version__
+    history: list[dict[str, Any]] = field(default_factory=list)  # version 0.1 did not save it
 
 
 def save_checkpoint(encoder: Encoder, card: Card, folder: str | Path, *, overwrite: bool = False) -> None:
@@ -75,7 +77,18 @@ def check_replaceable(folder: str | Path) -> None:
 
 
 def digest(encoder: Encoder) -> str:
-    """One short name for config and weights together: two encoders with the same digest give the same vectors."""
+    """One short name for config and weights together: two encoders with the same digest give the same vectors.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        A trained encoder, such as `GeoPatch.encoder_`.
+
+    Returns
+    -------
+    str
+        16 hexadecimal digits.
+    """
     sha = hashlib.sha256(json.dumps(dataclasses.asdict(encoder.config), sort_keys=True).encode())
     for name, value in sorted(encoder.state_dict().items()):
         sha.update(name.encode())
@@ -86,14 +99,14 @@ def digest(encoder: Encoder) -> str:
 def _read_config(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        found = config["format"]
+        format = config["format"]
     except (FileNotFoundError, NotADirectoryError) as error:
         raise CheckpointError(f"{folder} is no model folder: it has no {CONFIG}; give one that `save` wrote") from error
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, OSError) as error:
         raise CheckpointError(f"{folder / CONFIG} is not readable as a model config; save the model again") from error
-    if found != FORMAT:
+    if format != FORMAT:
         raise CheckpointError(
-            f"{folder} has model format {found}, this version ({__version__}) reads {FORMAT}; upgrade geopatch-ts"
+            f"{folder} has model format {format}, this version ({__version__}) reads {FORMAT}; upgrade geopatch-ts"
         )
     return dict(config)
 
@@ -112,7 +125,9 @@ def _read_weights(folder: Path, config: dict[str, Any]) -> bytes:
 
 def _card_text(config: ModelConfig, card: Card) -> str:
     rows = [("channels", config.channels), ("stem", config.stem), ("amplitude", config.amplitude)]
-    rows += [*card.data.items(), *card.scores.items()]
+    rows += [(name, value) for name, value in card.data.items() if name not in ("channels", "labels")]
+    rows += [("channel names", ", ".join(card.data["channels"]))] if card.data.get("channels") else []
+    rows += card.scores.items()
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     return (
         f"# GeoPatch encoder\n\nMade by geopatch-ts {card.version}. Load it with `GeoPatch.load(folder)`.\n\n"

@@ -1,4 +1,4 @@
-"""The encoder: scaled windows -> patches -> tokens -> one unit vector a window. Its config stands beside it."""
+"""The encoder: scaled windows -> patches -> tokens -> one unit vector a window."""
 
 from __future__ import annotations
 
@@ -10,88 +10,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from geopatch.errors import ConfigError, SignalError, at_least, one_of
-from geopatch.geometry import DESCRIPTORS
-from geopatch.model.aggregate import AGGREGATES, OrderedAggregate, SetAggregate
-from geopatch.model.fuse import FUSES, Fuse, GeometryEncoder
-from geopatch.model.gate import Gate
-from geopatch.model.operator import RECONSTRUCTIONS, ConditionalOperator, ReconstructionHead
-from geopatch.model.stem import KERNELS, ContextStem, PatchStem, masked_mean_max
-from geopatch.model.token import PATCH_ENCODERS, PatchEncoder
-from geopatch.patches import LazyWindows, PatchBatch, PatchConfig, WindowBatch, patchify
+from geopatch.config import ModelConfig
+from geopatch.errors import SignalError
+from geopatch.model.layers import (
+    ConditionalOperator,
+    Fuse,
+    Gate,
+    GeometryEncoder,
+    OrderedAggregate,
+    PatchEncoder,
+    ReconstructionHead,
+    SetAggregate,
+)
+from geopatch.model.stem import ContextStem, PatchStem, masked_mean_max
+from geopatch.patches import LazyWindows, PatchBatch, WindowBatch, patchify
 
-AMPLITUDES = ("keep", "zscore", "both")
-STEMS = ("context", "patch")
 FLAT = 1e-6  # a spread below this is none: the channel is constant
 
 
-@dataclass(frozen=True)
-class ModelConfig(PatchConfig):
-    """What the encoder is. `channels` is filled in from the data."""
-
-    channels: int = 1
-    amplitude: str = "keep"  # keep | zscore | both (zscore, with level and scale handed back as geometry)
-    stem: str = "context"  # context | patch
-    global_branch: bool = True
-    fuse: str = "film"  # film | gated | concat | none
-    patch_encoder: str = "mlp"  # mlp | cnn | attention
-    gate: bool = True
-    aggregate: str = "ordered"  # ordered | set
-    reconstruction: str = "none"  # none | head | operator
-    width: int = 64
-    embedding: int = 128
-    layers: int = 2
-    heads: int = 4
-    dropout: float = 0.05
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, choices in CHOICES.items():
-            one_of(name, getattr(self, name), choices)
-        for name in ("channels", "embedding", "layers", "heads"):
-            at_least(name, getattr(self, name), 1)
-        at_least("width", self.width, len(KERNELS) * self.heads)
-        if self.width % self.heads or self.width % len(KERNELS):
-            raise ConfigError(
-                f"width must be a multiple of heads ({self.heads}) and of {len(KERNELS)}, got {self.width}"
-            )
-        at_least("dropout", self.dropout, 0)
-        at_least("1 - dropout", 1 - self.dropout, 0)
-
-    @property
-    def descriptor_columns(self) -> int:
-        level_and_scale = 2 * self.channels if self.amplitude == "both" else 0
-        return sum(DESCRIPTORS[name] for name in self.descriptors) + level_and_scale
-
-    @property
-    def stem_channels(self) -> int:
-        return self.channels + self.curvature_channel
-
-
-CHOICES = {
-    "amplitude": AMPLITUDES,
-    "stem": STEMS,
-    "fuse": FUSES,
-    "patch_encoder": PATCH_ENCODERS,
-    "aggregate": AGGREGATES,
-    "reconstruction": RECONSTRUCTIONS,
-}
-
-PRESETS: dict[str, ModelConfig] = {
-    "default": ModelConfig(),
-    "paper": ModelConfig(
-        descriptors=("global", "position", "slope", "acceleration"),
-        amplitude="zscore",
-        stem="patch",
-        global_branch=False,
-        patch_encoder="cnn",
-        dropout=0.2,
-    ),
-}
-
-
 @dataclass(frozen=True, eq=False)
-class Encoded:
+class EncoderOutput:
     """What the encoder makes of a batch."""
 
     embedding: Tensor  # (B, D) unit
@@ -146,10 +84,10 @@ class Encoder(nn.Module):
         if self.config.amplitude == "zscore":
             return batch
         extra = torch.cat([level, spread.log()], dim=1)[:, None] * batch.valid[..., None]  # (B, K, 2C)
-        found = replace(batch.geometry, descriptors=torch.cat([batch.geometry.descriptors, extra], dim=-1))
-        return replace(batch, geometry=found)
+        geometry = replace(batch.geometry, descriptors=torch.cat([batch.geometry.descriptors, extra], dim=-1))
+        return replace(batch, geometry=geometry)
 
-    def forward(self, batch: PatchBatch) -> Encoded:
+    def forward(self, batch: PatchBatch) -> EncoderOutput:
         h, mask, *window = self.stem(batch)  # (B, K, L, d), (B, K, L)
         c = self.geometry(batch.geometry.descriptors) if self.geometry is not None else None  # (B, K, d)
         z = self.token(self.fuse(h, c), mask)  # (B, K, d)
@@ -160,10 +98,10 @@ class Encoder(nn.Module):
         if self.overview is not None:
             head = head + self.overview(*window).float()
         tokens = F.normalize(z.float(), dim=-1) * valid[..., None]
-        return Encoded(F.normalize(head, dim=-1), tokens, valid, gated, self._reconstruct(h, mask, c, z))
+        return EncoderOutput(F.normalize(head, dim=-1), tokens, valid, gated, self._reconstruct(h, mask, c, z))
 
-    def encode(self, windows: WindowBatch) -> Encoded:
-        encoded: Encoded = self(self.patch(self.scale(windows)))
+    def encode(self, windows: WindowBatch) -> EncoderOutput:
+        encoded: EncoderOutput = self(self.patch(self.scale(windows)))
         return encoded
 
     def _reconstruct(self, h: Tensor, mask: Tensor, c: Tensor | None, z: Tensor) -> Tensor | None:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from geopatch.config import KERNELS
 from geopatch.patches import PatchBatch
 from geopatch.scaffold import Scaffold
 
-KERNELS = (3, 7, 15, 31)
 STRIDES = (1, 2, 2)
 STEP = 4  # samples between two places of the context stem
 
@@ -42,7 +42,8 @@ class MaskedBatchNorm(nn.BatchNorm2d):
 class _MaskedNorm(torch.autograd.Function):
     """x (B, T, C) at mean 0 and spread 1 over the samples inside, then weight and bias; 0 outside.
 
-    Its gradient is written out because memory is what it waits for: 13 passes over x, where autograd makes 24.
+    torch has no masked batch norm. The gradient is written out because the step is memory-bound: 13 passes over x
+    instead of autograd's 24.
     """
 
     @staticmethod
@@ -75,7 +76,7 @@ class _MaskedNorm(torch.autograd.Function):
 
 
 class TimeConvolution(nn.Conv2d):
-    """A convolution over time of (B, T, C). As a 2-D one with channels last it takes half of Conv1d's time on a CPU."""
+    """A convolution over time of (B, T, C): Conv2d, which with channels last halves the time of Conv1d on a CPU."""
 
     def __init__(self, channels: int, width: int, kernel: int, stride: int) -> None:
         super().__init__(channels, width, (1, kernel), (1, stride), (0, kernel // 2), bias=False)
@@ -99,16 +100,16 @@ class MultiscaleBlock(nn.Module):
         self.stride = stride
 
     def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
-        y = self.at_once(x) if x.is_cuda else self.side_by_side(x)  # (B, T / stride, d)
+        y = self.as_one_convolution(x) if x.is_cuda else self.as_branches(x)  # (B, T / stride, d)
         return F.gelu(self.norm.forward_masked(y, inside))
 
-    def side_by_side(self, x: Tensor) -> Tensor:
-        """Each kernel as wide as it is: the least arithmetic."""
+    def as_branches(self, x: Tensor) -> Tensor:
+        """One convolution per kernel: the least arithmetic, fastest on a CPU."""
         y: Tensor = torch.cat([branch(x) for branch in self.branches], dim=-1) + self.skip(x)
         return y
 
-    def at_once(self, x: Tensor) -> Tensor:
-        """The same as one convolution with all kernels padded to the widest: GPUs wait for launches, not arithmetic."""
+    def as_one_convolution(self, x: Tensor) -> Tensor:
+        """The same with all kernels padded to the widest: fewer kernel launches, which bound the time on a GPU."""
         weight = torch.cat([_widened(branch) for branch in self.branches]) + _widened(self.skip)
         y = F.conv2d(x.mT[:, :, None], weight, None, (1, self.stride), (0, KERNELS[-1] // 2))
         return y.squeeze(2).mT

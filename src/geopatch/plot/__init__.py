@@ -1,6 +1,6 @@
 """Pictures. Each function returns a figure; `save` writes it."""
 
-from geopatch.plot.alignment import alignment, found
+from geopatch.plot.alignment import alignment, search_hits
 from geopatch.plot.canvas import QUERY, RIGHT, WRONG, check_installed, save, save_all
 from geopatch.plot.curves import drop_curves
 from geopatch.plot.examples import stress_examples
@@ -14,9 +14,9 @@ __all__ = [
     "alignment",
     "check_installed",
     "drop_curves",
-    "found",
     "hits",
     "save",
     "save_all",
+    "search_hits",
     "stress_examples",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.errors import GalleryError
-from geopatch.plot.canvas import QUERY, draw, pyplot, told, unit
+from geopatch.plot.canvas import QUERY, draw, pyplot, title_of, unit
 from geopatch.plot.neighbours import Shown, hits
 from geopatch.search.explain import Match
 from geopatch.search.hit import Hit
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 PATH_BANDS = 40  # pieces that a path is drawn in
 
 
-def found(query: Signal, hits_found: Sequence[Hit], title: str) -> Figure:
+def search_hits(query: Signal, ranked: Sequence[Hit], title: str) -> Figure:
     """A query and the hits of a search, drawn as `hits` draws them; no hit is called right or wrong."""
-    shown = [Shown(_window(hit), _label(hit), hit.score, True) for hit in hits_found]
+    shown = [Shown(_window(hit), _label(hit), hit.score, True) for hit in ranked]
     return hits(query, f"{round(query.duration_s, 2):g} s", shown, title)
 
 
@@ -48,8 +48,8 @@ def alignment(query: Signal, hit: Hit) -> Figure:
     top.tick_params(labelbottom=False)
     between.set_ylim(0, 1)
     between.axis("off")
-    top.set_title(f"query: {told(query)}", loc="left", fontsize=11, fontweight="bold", color=QUERY)
-    heading = f"hit {hit.rank}: {told(window)} · {hit.scorer} {hit.score:.3f} · cosine {hit.cosine:.3f}"
+    top.set_title(f"query: {title_of(query)}", loc="left", fontsize=11, fontweight="bold", color=QUERY)
+    heading = f"hit {hit.rank}: {title_of(window)} · {hit.scorer} {hit.score:.3f} · cosine {hit.cosine:.3f}"
     bottom.set_title(heading, loc="left", fontsize=11, fontweight="bold", color=QUERY)
     if query.channels:
         figure.supylabel(unit(query), fontsize=9)

@@ -62,7 +62,7 @@ def tidy(axes: Axes) -> None:
     axes.tick_params(labelsize=8)
 
 
-def told(signal: Signal) -> str:
+def title_of(signal: Signal) -> str:
     """A window by its record and start, any other signal by its id."""
     return f"{signal.record}, {signal.start_s:g} s" if signal.record else signal.id
 

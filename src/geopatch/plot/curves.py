@@ -24,7 +24,7 @@ STYLES = ((QUERY, "o"), (WRONG, "s"), (RIGHT, "^"), ("#7a5fb0", "D"), ("#d9a441"
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """The mean of a score over collections and seeds at one strength, with the lowest and highest seed."""
 
     strength: float
@@ -72,10 +72,10 @@ def _panel(axes: Axes, rows: Sequence[Row], name: str, metric: str) -> None:
 
 def style(scorer: str) -> tuple[str, str]:
     """The same for a scorer in every figure."""
-    return STYLES[SCORERS.index(scorer) % len(STYLES)] if scorer in SCORERS else STYLES[-1]
+    return STYLES[list(SCORERS).index(scorer) % len(STYLES)] if scorer in SCORERS else STYLES[-1]
 
 
-def _points(rows: Sequence[Row], name: str, metric: str) -> list[Point]:
+def _points(rows: Sequence[Row], name: str, metric: str) -> list[CurvePoint]:
     """In order of strength; the clean rows are strength 0 of every stress."""
     by_strength: dict[float, list[Row]] = {}
     for row in rows:
@@ -85,27 +85,27 @@ def _points(rows: Sequence[Row], name: str, metric: str) -> list[Point]:
     return [point(strength, by_strength[strength], metric) for strength in sorted(by_strength)]
 
 
-def point(strength: float, rows: Sequence[Row], metric: str) -> Point:
+def point(strength: float, rows: Sequence[Row], metric: str) -> CurvePoint:
     seeds: dict[int, list[float]] = {}
     for row in rows:
         seeds.setdefault(row.seed, []).append(row.scores[metric])
     means = [sum(values) / len(values) for values in seeds.values()]
-    return Point(strength, sum(means) / len(means), min(means), max(means))
+    return CurvePoint(strength, sum(means) / len(means), min(means), max(means))
 
 
 def _stresses(rows: Sequence[Row]) -> list[str]:
     settings = {f"{row.preset} {row.protocol}" for row in rows}
     if len(settings) > 1:
         raise DataError(f"expected rows of one preset and protocol, got {', '.join(sorted(settings))}; draw each alone")
-    found = {Stress.parse(row.stress).name for row in rows} - {CLEAN}
-    if not found:
+    names = {Stress.parse(row.stress).name for row in rows} - {CLEAN}
+    if not names:
         raise DataError("expected rows measured under a stress, got none; `geopatch stress --rows` writes them")
-    return [name for name in STRESSES if name in found]
+    return [name for name in STRESSES if name in names]
 
 
 def _title(rows: Sequence[Row]) -> str:
     data = list(dict.fromkeys(row.data.removesuffix("_TEST") for row in rows))
     shown = data[0] if len(data) == 1 else f"mean of {len(data)} collections"
     seeds = len({row.seed for row in rows})
-    told = "1 seed" if seeds == 1 else f"mean of {seeds} seeds, bands from the lowest to the highest"
-    return f"What stress costs: {shown}\n{told}"
+    spread = "1 seed" if seeds == 1 else f"mean of {seeds} seeds, bands from the lowest to the highest"
+    return f"What stress costs: {shown}\n{spread}"

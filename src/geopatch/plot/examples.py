@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from geopatch.config import PatchConfig
 from geopatch.evaluate.noise import DescriptorSpread, GeometryNoise
 from geopatch.evaluate.stress import GEOMETRY_NOISE, KINDS, SHUFFLE, SPAN_MASK, STRESSES, Stress, chunk_order
-from geopatch.patches import PatchConfig, patchify, stack
-from geopatch.plot.canvas import FAINT, QUERY, RECORDED, RIGHT, WRONG, draw, pyplot, tidy, told, unit
+from geopatch.patches import patchify, stack
+from geopatch.plot.canvas import FAINT, QUERY, RECORDED, RIGHT, WRONG, draw, pyplot, tidy, title_of, unit
 from geopatch.signal import Signal
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def stress_examples(signal: Signal) -> Figure:
         axes.set_title(f"{TITLES[name]} ({stress.strength:g})", loc="left", fontsize=9, color=QUERY)
     legend = {name: line for axes in figure.axes for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(legend.values(), legend, loc="outside lower right", ncols=len(legend), fontsize=8, frameon=False)
-    figure.suptitle(f"One window under each stress: {told(signal)}", x=0.01, ha="left", fontsize=12)
+    figure.suptitle(f"One window under each stress: {title_of(signal)}", x=0.01, ha="left", fontsize=12)
     figure.supxlabel("seconds from the start of the window", fontsize=9)
     return figure
 
@@ -85,8 +86,8 @@ def _draw_noise(axes: Axes, signal: Signal, stress: Stress) -> None:
     seen(batch, 0)
     noisy = GeometryNoise(stress.strength, seen.spread)(batch, 0)
     time_s = batch.scaffold.centres[batch.valid].numpy() / signal.clock_hz
-    for found, colour, name in ((batch, FAINT, "as recorded"), (noisy, RIGHT, "query")):
-        slope = found.geometry.descriptors[batch.valid][:, 0].numpy()
+    for drawn, colour, name in ((batch, FAINT, "as recorded"), (noisy, RIGHT, "query")):
+        slope = drawn.geometry.descriptors[batch.valid][:, 0].numpy()
         axes.plot(time_s, slope, color=colour, linewidth=1.2, marker="o", markersize=3.5, label=name)
     axes.set_ylabel("slope of each patch, log(1 + v)", fontsize=8)
     tidy(axes)

@@ -1,9 +1,38 @@
-"""Search a gallery by example: hits that say how near they are, why, and how surely."""
+"""Search a gallery by example: hits that say how near they are, why, and how surely.
 
-from geopatch.search.certificate import Certificate
-from geopatch.search.explain import Explanation, Match
-from geopatch.search.hit import Hit
-from geopatch.search.query import Span
-from geopatch.search.run import search, search_batch
+The names below are loaded when first used: the flags of the command line are made from `SearchOptions` without numpy.
+"""
 
-__all__ = ["Certificate", "Explanation", "Hit", "Match", "Span", "search", "search_batch"]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__all__ = ["Certificate", "Explanation", "Hit", "Match", "SearchOptions", "Span"]
+
+_HOMES = {
+    "Certificate": "certificate",
+    "Explanation": "explain",
+    "Hit": "hit",
+    "Match": "explain",
+    "SearchOptions": "options",
+    "Span": "query",
+}
+
+if TYPE_CHECKING:
+    from geopatch.search.certificate import Certificate
+    from geopatch.search.explain import Explanation, Match
+    from geopatch.search.hit import Hit
+    from geopatch.search.options import SearchOptions
+    from geopatch.search.query import Span
+else:
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"geopatch.search.{_HOMES[name]}"), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__} - {"import_module"})

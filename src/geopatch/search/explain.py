@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.search.dtw import WEIGHT
-from geopatch.search.late import (
-    Floats,
-    Mask,
-    best_of_candidate,
-    similarities,
-    smooth_of_candidate,
-)
+from geopatch.scoring import SCORERS
 
-Span = tuple[float, float]
-NOTES = {
-    "cosine": "the score is the cosine of the embeddings; the patch matches are evidence beside it, not its parts",
-    "maxsim": "the score is the mean over query patches of the similarity with the best patch of the hit",
-    "fused": "the score is the cosine of the embeddings plus the mean of MaxSim in both directions",
-    "bridge": "the score is the mean over query patches of a soft maximum over the patches of the hit",
-    "dtw": f"the score is that of fused less {WEIGHT:g} times the root mean square distance along the warping path",
-}
+Floats: TypeAlias = npt.NDArray[np.float32]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Seconds: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,36 +26,74 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Match:
-    """A patch of the query and the patch of the hit that it met; times in seconds from the start of each window."""
+    """A patch of the query and the patch of the hit that it met.
+
+    Parameters
+    ----------
+    query_patch, hit_patch : int
+        The numbers of the two patches, from 0.
+    query_s, hit_s : tuple of float
+        Where they start and stop, in seconds from the start of each window.
+    similarity : float
+        The cosine of their tokens.
+    weight : float
+        The share of the token score; all shares, taken as positive, add up to 1.
+    """
 
     query_patch: int
     hit_patch: int
-    query_s: Span
-    hit_s: Span
+    query_s: Seconds
+    hit_s: Seconds
     similarity: float
-    weight: float  # its share of the token score; all shares, taken as positive, add up to 1
+    weight: float
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """The score of a hit taken apart. Matches come in the order of the query's patches."""
+    """The score of a hit taken apart.
+
+    Parameters
+    ----------
+    scorer : str
+        What ranked the hits.
+    score : float
+        The score of the hit.
+    cosine : float
+        The cosine of the embeddings.
+    token_score : float
+        What the matches add up to.
+    matches : tuple of Match
+        In the order of the query's patches.
+    path_s : array of shape (P, 2) or None
+        For dtw: seconds in query and hit that the path brings together.
+    note : str
+        What the score is, in one sentence.
+    tempo : float, default=0.0
+        The query's times are those of the query warped by this.
+    """
 
     scorer: str
     score: float
-    cosine: float  # of the embeddings
-    token_score: float  # what the matches add up to
+    cosine: float
+    token_score: float
     matches: tuple[Match, ...]
-    path_s: npt.NDArray[np.float64] | None  # (P, 2) for dtw: seconds in query and hit that the path brings together
+    path_s: npt.NDArray[np.float64] | None
     note: str
-    tempo: float = 0.0  # the query's times are those of the query warped by this
+    tempo: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON holds them."""
-        told = {name: getattr(self, name) for name in ("scorer", "score", "cosine", "tempo", "token_score", "note")}
+        """Plain values, as JSON holds them.
+
+        Returns
+        -------
+        dict
+            A value for each field; matches as dicts, the path as lists.
+        """
+        plain = {name: getattr(self, name) for name in ("scorer", "score", "cosine", "tempo", "token_score", "note")}
         matches = [
             {**vars(match), "query_s": list(match.query_s), "hit_s": list(match.hit_s)} for match in self.matches
         ]
-        return {**told, "matches": matches, "path_s": None if self.path_s is None else self.path_s.tolist()}
+        return {**plain, "matches": matches, "path_s": None if self.path_s is None else self.path_s.tolist()}
 
     def __str__(self) -> str:
         warp = f", query warped by {self.tempo:+g}" if self.tempo else ""
@@ -80,39 +106,25 @@ class Explanation:
 
 def explain_tokens(scorer: str, query: Tokens, hit: Tokens) -> tuple[float, tuple[Match, ...]]:
     """The token score of a pair of windows and the matches that make it up."""
-    asked, given = np.flatnonzero(query.valid), np.flatnonzero(hit.valid)
-    if not len(asked) or not len(given):
+    query_patches, hit_patches = np.flatnonzero(query.valid), np.flatnonzero(hit.valid)
+    if not len(query_patches) or not len(hit_patches):
         return float("-inf"), ()
-    similarity = similarities(query.tokens[asked], hit.tokens[None], hit.valid[None])
-    pair = similarity[:, 0, :][:, given]  # (I, J)
-    parts = _parts(scorer, similarity, pair)
-    total = sum(abs(part) for part in parts.values()) or 1.0
+    pair = query.tokens[query_patches] @ hit.tokens[hit_patches].T  # (I, J)
+    parts = SCORERS[scorer].parts(pair)
+    total = float(np.nansum(np.abs(parts))) or 1.0
     matches = tuple(
         Match(
-            query_patch=int(asked[i]),
-            hit_patch=int(given[j]),
-            query_s=_span(query.patch_s[asked[i]]),
-            hit_s=_span(hit.patch_s[given[j]]),
+            query_patch=int(query_patches[i]),
+            hit_patch=int(hit_patches[j]),
+            query_s=_seconds(query.patch_s[query_patches[i]]),
+            hit_s=_seconds(hit.patch_s[hit_patches[j]]),
             similarity=float(pair[i, j]),
-            weight=part / total,
+            weight=float(parts[i, j]) / total,
         )
-        for (i, j), part in sorted(parts.items())
+        for i, j in np.argwhere(~np.isnan(parts))
     )
-    return sum(parts.values()), matches
+    return float(np.nansum(parts)), matches
 
 
-def _parts(scorer: str, similarity: Floats, pair: Floats) -> dict[tuple[int, int], float]:
-    """What each matched pair of patches adds to the token score."""
-    smooth = scorer == "bridge"
-    forward = (smooth_of_candidate(similarity) if smooth else best_of_candidate(similarity))[0]  # (I,)
-    both = scorer in ("fused", "dtw")
-    parts: dict[tuple[int, int], float] = {}
-    for i, j in enumerate(pair.argmax(1)):
-        parts[i, int(j)] = float(forward[i]) / len(pair) / (2 if both else 1)
-    for j, i in enumerate(pair.argmax(0) if both else ()):
-        parts[int(i), j] = parts.get((int(i), j), 0.0) + float(pair[i, j]) / pair.shape[1] / 2
-    return parts
-
-
-def _span(seconds: Floats) -> Span:
-    return round(float(seconds[0]), 6), round(float(seconds[1]), 6)
+def _seconds(patch_s: Floats) -> Seconds:
+    return round(float(patch_s[0]), 6), round(float(patch_s[1]), 6)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.scoring import SCORERS
 from geopatch.search.certificate import Certificate
-from geopatch.search.explain import NOTES, Explanation, Tokens, explain_tokens
+from geopatch.search.explain import Explanation, Tokens, explain_tokens
 from geopatch.signal import Signal
 
 
@@ -25,26 +26,62 @@ class Evidence:
     path_s: npt.NDArray[np.float64] | None = None  # (P, 2) seconds from the start of each window
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Hit:
-    """One window of a gallery, found by a query. A score is better when it is bigger."""
+    """A window of a gallery that a search returned.
+
+    Parameters
+    ----------
+    id : str
+        The id of the window.
+    record : str
+        The record it belongs to.
+    start_s, stop_s : float
+        Where it lies in its record, in seconds.
+    score : float
+        How near it is; bigger is nearer.
+    rank : int
+        Its place among the hits; 1 is the best.
+    scorer : str
+        What ranked the hits.
+    cosine : float
+        The cosine of its embedding and the query's.
+    metadata : mapping
+        What the gallery knows of it.
+    certificate : Certificate, optional
+        How far embeddings may drift before it leaves the top k; only where the search certifies.
+    evidence : Evidence, optional
+        What `explain` works from.
+    tempo : float, default=0.0
+        The warp of the query that scored best; 0 is the query as it is.
+    """
 
     id: str
     record: str
     start_s: float
     stop_s: float
     score: float
-    rank: int  # 1 is the best
+    rank: int
     scorer: str
     cosine: float
     metadata: Mapping[str, Any] = field(hash=False)
-    certificate: Certificate | None = None  # None where none was asked for
-    evidence: Evidence | None = field(default=None, repr=False, compare=False)
-    tempo: float = 0.0  # the warp of the query that scored best; 0 is the query as it is
+    certificate: Certificate | None = None
+    evidence: Evidence | None = field(default=None, compare=False)
+    tempo: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"Hit({self.rank}, {self.id!r}, {self.scorer} {self.score:.4f}, {self.start_s:g}-{self.stop_s:g} s)"
+
+    def _repr_html_(self) -> str:
+        from geopatch.notebook import sparkline, table
+
+        names = ("rank", "id", "record", "start_s", "stop_s", "score")
+        row = {**{name: getattr(self, name) for name in names}, **self.metadata}
+        return table([row if self.window is None else {**row, "window": sparkline(self.window.values)}])
 
     @property
     def window(self) -> Signal | None:
-        """The values that were found, where the gallery keeps them."""
+        """The values of the hit, where the gallery keeps them."""
         return None if self.evidence is None else self.evidence.hit_window
 
     @property
@@ -53,22 +90,45 @@ class Hit:
         return None if self.evidence is None else self.evidence.query_window
 
     def with_window(self, window: Signal | None) -> Hit:
-        """The same hit with its values."""
+        """The same hit with its values.
+
+        Parameters
+        ----------
+        window : Signal or None
+            The values; None where the gallery keeps none.
+
+        Returns
+        -------
+        Hit
+            A hit that differs in nothing else.
+        """
         assert self.evidence is not None, "a hit of a search has its evidence"
         return replace(self, evidence=replace(self.evidence, hit_window=window))
 
     def explain(self) -> Explanation:
-        """Which patch of the query met which patch of this window."""
+        """Take the score apart: which patch of the query met which patch of this window.
+
+        Returns
+        -------
+        Explanation
+            The matches with their times and weights; prints as text.
+        """
         assert self.evidence is not None, "a hit of a search has its evidence"
         token_score, matches = explain_tokens(self.scorer, self.evidence.query, self.evidence.hit)
-        note = NOTES[self.scorer]
+        note = SCORERS[self.scorer].note
         return Explanation(
             self.scorer, self.score, self.cosine, token_score, matches, self.evidence.path_s, note, self.tempo
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON holds them."""
+        """Plain values, as JSON holds them.
+
+        Returns
+        -------
+        dict
+            A value for each field but the evidence.
+        """
         names = ("rank", "id", "record", "start_s", "stop_s", "score", "scorer", "cosine", "tempo")
-        told = {name: getattr(self, name) for name in names}
-        sure = None if self.certificate is None else vars(self.certificate)
-        return {**told, "metadata": dict(self.metadata), "certificate": sure}
+        certificate = None if self.certificate is None else vars(self.certificate)
+        plain = {name: getattr(self, name) for name in names}
+        return {**plain, "metadata": dict(self.metadata), "certificate": certificate}

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from geopatch.engines.filters import Filter, Where, as_filter
+from geopatch.dtw import BAND
 from geopatch.errors import ConfigError, at_least, one_of
-from geopatch.protocol import Protocol
-from geopatch.scoring import SHORTLIST
-from geopatch.search.dtw import BAND
+from geopatch.protocol import MEANING, Protocol
+from geopatch.scoring import SCORERS, SHORTLIST, Scorer, scorer_names
 
-SCORERS = ("cosine", "maxsim", "fused", "bridge", "dtw")
+if TYPE_CHECKING:
+    from geopatch.engines.filters import Filter, Where
+else:  # filters need numpy, and flags are made from this class without it
+    Where = Any
 
 
-def _option(default: Any, help: str, low: float | None = None) -> Any:
-    """A field with its help text and its least value, for whoever makes a schema or a flag of it."""
-    return field(default=default, metadata={"help": help, "low": low})
+def _option(
+    default: Any, help: str, low: float | None = None, choices: Callable[[], tuple[str, ...]] | None = None
+) -> Any:
+    """A field with its help text, its least value and its choices, for whoever makes a schema or a flag of it."""
+    return field(default=default, metadata={"help": help, "low": low, "choices": choices})
+
+
+def protocol_names() -> tuple[str, ...]:
+    """The names of all protocols."""
+    return tuple(MEANING)
 
 
 @dataclass(frozen=True)
@@ -59,10 +69,12 @@ class SearchOptions:
     """
 
     k: int = _option(10, "How many hits to return.", low=1)
-    scorer: str = _option("fused", "What ranks the shortlist.")
+    scorer: str = _option("fused", "What ranks the shortlist.", choices=scorer_names)
     shortlist: int | None = _option(None, "Candidates by cosine that the scorer ranks; 50, or k where more.", low=1)
     where: Where = _option(None, "Filter over metadata, such as: sex == 'F' and 40 <= age < 60")  # noqa: RUF009
-    protocol: Protocol | str | None = _option(None, "Leave out windows of the query's own record.")  # noqa: RUF009
+    protocol: Protocol | str | None = _option(  # noqa: RUF009
+        None, "Which candidates count; a strict one leaves out the query's own record.", choices=protocol_names
+    )
     guard_s: float = _option(0.0, "Seconds round the query that count as overlapping it.", low=0)
     min_gap_s: float = _option(0.0, "Seconds between the starts of two hits of one record.", low=0)
     min_score: float | None = _option(None, "Leave out hits that score less.")
@@ -76,7 +88,7 @@ class SearchOptions:
             low, value = item.metadata["low"], getattr(self, item.name)
             if low is not None and value is not None:
                 at_least(item.name, value, low)
-        one_of("scorer", self.scorer, SCORERS)
+        one_of("scorer", self.scorer, scorer_names())
         if self.min_score is not None and math.isnan(self.min_score):
             raise ConfigError("min_score must be a number, got nan")
         if self.shortlist is not None and self.shortlist < self.k:
@@ -91,6 +103,8 @@ class SearchOptions:
     @cached_property
     def filter(self) -> Filter | None:
         """The filter that `where` describes."""
+        from geopatch.engines.filters import as_filter
+
         return as_filter(self.where)
 
     @cached_property
@@ -103,9 +117,9 @@ class SearchOptions:
         return Protocol(self.protocol, self.guard_s) if isinstance(self.protocol, str) else self.protocol
 
     @property
-    def needs_windows(self) -> bool:
-        """Whether candidates are compared by their values."""
-        return self.scorer == "dtw"
+    def ranking(self) -> Scorer:
+        """The scorer itself."""
+        return SCORERS[self.scorer]
 
     def changed(self, **overrides: Any) -> SearchOptions:
         """The same options with some of them changed.

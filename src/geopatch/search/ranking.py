@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.dtw import scaled
 from geopatch.engines.engine import Shortlist
 from geopatch.engines.entry import Entries
 from geopatch.errors import GalleryError
-from geopatch.model.encoder import Encoder
-from geopatch.search.candidates import Rows, let_in
 from geopatch.search.certificate import Certificate
-from geopatch.search.dtw import WEIGHT, dtw_path, mean_distance, scaled
 from geopatch.search.explain import Tokens
 from geopatch.search.hit import Evidence, Hit
-from geopatch.search.late import Floats, late_scores, one_thread
-from geopatch.search.plan import Plan
-from geopatch.search.query import Asked
-from geopatch.search.tempo import Variants
+from geopatch.search.options import SearchOptions
+from geopatch.search.query import EncodedQuery
 from geopatch.signal import Signal
 
-Scores = npt.NDArray[np.float64]
-Certify = Callable[[str], Certificate]  # by the id of a hit
+if TYPE_CHECKING:
+    from geopatch.model.encoder import Encoder
+
+Rows: TypeAlias = npt.NDArray[np.intp]
+Numbers: TypeAlias = npt.NDArray[np.float64]
+Certify: TypeAlias = Callable[[str], Certificate]  # by the id of a hit
+
+_THREADS_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """Candidates of one query, best first. `rows` are their places among `entries`."""
 
-    asked: Variants  # the query at each tempo
+    query: EncodedQuery
     entries: Entries
     rows: Rows  # (N,)
-    won: Rows  # (N,) which of the tempos scored best; cosine and score are its
-    cosine: Scores  # (N,)
-    score: Scores  # (N,)
+    tempo: Rows  # (N,) which of the query's tempos scored best; cosine and score are its
+    cosine: Numbers  # (N,)
+    score: Numbers  # (N,)
+    near_cosine: Numbers  # (M,) the best cosine of each entry of the shortlist, in its order
 
     @property
     def scores(self) -> dict[str, float]:
@@ -44,46 +51,70 @@ class Ranking:
         return {self.entries.ids[row]: float(score) for row, score in zip(self.rows, self.score, strict=True)}
 
 
-def rank(asked: Variants, near: Shortlist, entries: Entries, plan: Plan, encoder: Encoder | None) -> Ranking:
-    """The shortlist in the order of the scorer, by the best tempo; equal scores in the order of their ids."""
-    rows = np.asarray([entries.places[id] for id in near.ids[: plan.depth]], dtype=np.intp)
-    rows = let_in(asked[0], entries, rows, plan.protocol)
-    cosines = np.stack([entries.embedding[rows] @ query.embedding for query in asked])  # (tempos, N)
-    scores = np.stack(_scores(asked, cosines, entries, rows, plan, encoder))
-    won, every = scores.argmax(0), np.arange(len(rows))
-    cosine, score = cosines[won, every].astype(np.float64), scores[won, every].astype(np.float64)
-    best = sorted(range(len(rows)), key=lambda n: (-float(score[n]), entries.ids[rows[n]]))
-    return Ranking(asked, entries, rows[best], won[best], cosine[best], score[best])
+def rank(
+    query: EncodedQuery, near: Shortlist, entries: Entries, options: SearchOptions, encoder: Encoder | None
+) -> Ranking:
+    """The shortlist in the order of the scorer, by the best tempo; equal scores in the order of their ids.
+
+    Cosines are computed here once more than by the engine, in float64: engines give those of the tempo that brought an
+    entry in, and some round; scores and certificates need them of every tempo and to the last digits.
+    """
+    rows = np.asarray([entries.places[id] for id in near.ids], dtype=np.intp)
+    cosines = _cosines([one.embedding for one in query.tempos], entries.embedding[rows])  # (tempos, M)
+    best_cosine, rows, cosines = cosines.max(0, initial=-1.0), rows[: options.depth], cosines[:, : options.depth]
+    scores = _scores(query, cosines, entries, rows, options, encoder)  # (tempos, N)
+    tempo, every = scores.argmax(0), np.arange(len(rows))
+    cosine, score = cosines[tempo, every], scores[tempo, every]
+    order = sorted(range(len(rows)), key=lambda n: (-float(score[n]), entries.ids[rows[n]]))
+    return Ranking(query, entries, rows[order], tempo[order], cosine[order], score[order], best_cosine)
+
+
+def _cosines(queries: Sequence[npt.NDArray[np.float32]], candidates: npt.NDArray[np.float32]) -> Numbers:
+    """Of every query with every candidate (Q, N). Each by itself: equal vectors have equal cosines to the last bit."""
+    first, vectors = np.stack(queries).astype(np.float64), candidates.astype(np.float64)
+    lengths = np.linalg.norm(first, axis=1)[:, None] * np.linalg.norm(vectors, axis=1)
+    cosines: Numbers = np.einsum("qd,nd->qn", first, vectors) / lengths
+    return cosines
 
 
 def _scores(
-    asked: Variants, cosines: Floats, entries: Entries, rows: Rows, plan: Plan, encoder: Encoder | None
-) -> list[Floats]:
-    """The scores (N,) of the candidates with the query at each tempo."""
-    if plan.scorer == "cosine":
-        return list(cosines)
-    given = entries.tokens[rows], entries.valid[rows]
-    scorer = "fused" if plan.scorer == "dtw" else plan.scorer
+    query: EncodedQuery,
+    cosines: Numbers,
+    entries: Entries,
+    rows: Rows,
+    options: SearchOptions,
+    encoder: Encoder | None,
+) -> Numbers:
+    """The scores (tempos, N) of the candidates with the query at each tempo."""
+    scorer = options.ranking
+    if scorer.tokens is None:
+        return cosines
+    tokens, valid = entries.tokens[rows], entries.valid[rows]
     with one_thread():
-        scores = [
-            late_scores(scorer, cosine, query.tokens.tokens, query.tokens.valid, *given)
-            for query, cosine in zip(asked, cosines, strict=True)
-        ]
-    if plan.scorer == "dtw":
-        far = (_distances(query, entries, rows, plan.band, encoder) for query in asked)
-        scores = [score - WEIGHT * distance for score, distance in zip(scores, far, strict=True)]
+        scores = np.stack(
+            [
+                scorer.score(cosine, one.tokens.tokens, one.tokens.valid, tokens, valid)
+                for one, cosine in zip(query.tempos, cosines, strict=True)
+            ]
+        ).astype(np.float64)
+    if scorer.distance is None:
+        return scores
+    windows = [_candidate_window(entries, int(row), options) for row in rows]
+    for n, one in enumerate(query.tempos):
+        first, *others = scaled(_needed(encoder, options), [_query_window(one, options), *windows])
+        scores[n] -= scorer.weight * np.asarray([scorer.distance(first, other, options.band) for other in others])
     return scores
 
 
-def hits(ranking: Ranking, plan: Plan, certify: Certify | None, encoder: Encoder | None) -> list[Hit]:
+def hits_of(ranking: Ranking, options: SearchOptions, certify: Certify | None, encoder: Encoder | None) -> list[Hit]:
     """The first k that score enough and lie far enough from better ones."""
     kept: list[int] = []
     for n in range(len(ranking.rows)):
-        if len(kept) == plan.k or (plan.min_score is not None and ranking.score[n] < plan.min_score):
+        if len(kept) == options.k or (options.min_score is not None and ranking.score[n] < options.min_score):
             break
-        if not _too_near(ranking, kept, n, plan.min_gap_s):
+        if not _too_near(ranking, kept, n, options.min_gap_s):
             kept.append(n)
-    return [_hit(ranking, n, place + 1, plan, certify, encoder) for place, n in enumerate(kept)]
+    return [_hit(ranking, n, place + 1, options, certify, encoder) for place, n in enumerate(kept)]
 
 
 def _too_near(ranking: Ranking, kept: Sequence[int], n: int, gap_s: float) -> bool:
@@ -94,12 +125,12 @@ def _too_near(ranking: Ranking, kept: Sequence[int], n: int, gap_s: float) -> bo
     )
 
 
-def _hit(ranking: Ranking, n: int, place: int, plan: Plan, certify: Certify | None, encoder: Encoder | None) -> Hit:
-    query, entries, row = ranking.asked[ranking.won[n]], ranking.entries, int(ranking.rows[n])
-    window, path_s = entries.windows[row], None
-    if plan.scorer == "dtw":
-        path_s = _path_seconds(_window(query), _kept(entries, row), plan.band, encoder)
+def _hit(
+    ranking: Ranking, n: int, place: int, options: SearchOptions, certify: Certify | None, encoder: Encoder | None
+) -> Hit:
+    query, entries, row = ranking.query.tempos[ranking.tempo[n]], ranking.entries, int(ranking.rows[n])
     tokens = Tokens(entries.tokens[row], entries.valid[row], entries.patch_s[row])
+    path_s = _path_seconds(query, entries, row, options, encoder)
     return Hit(
         id=entries.ids[row],
         record=entries.records[row],
@@ -107,48 +138,75 @@ def _hit(ranking: Ranking, n: int, place: int, plan: Plan, certify: Certify | No
         stop_s=float(entries.stop_s[row]),
         score=float(ranking.score[n]),
         rank=place,
-        scorer=plan.scorer,
+        scorer=options.scorer,
         cosine=float(ranking.cosine[n]),
         metadata=entries.metadata[row],
         certificate=None if certify is None else certify(entries.ids[row]),
-        evidence=Evidence(query.tokens, tokens, query.window, window, path_s),
+        evidence=Evidence(query.tokens, tokens, query.window, entries.windows[row], path_s),
         tempo=query.tempo,
     )
 
 
-def _distances(
-    query: Asked, entries: Entries, rows: Rows, band: float, encoder: Encoder | None
-) -> npt.NDArray[np.float32]:
-    windows = [_kept(entries, int(row)) for row in rows]
-    asked, *given = scaled(_needed(encoder), [_window(query), *windows])
-    return np.asarray([mean_distance(asked, values, band) for values in given], dtype=np.float32)
-
-
-def _path_seconds(query: Signal, hit: Signal, band: float, encoder: Encoder | None) -> npt.NDArray[np.float64]:
-    asked, given = scaled(_needed(encoder), [query, hit])
-    seconds: npt.NDArray[np.float64] = dtw_path(asked, given, band) / np.asarray([query.clock_hz, hit.clock_hz])
+def _path_seconds(
+    query: EncodedQuery, entries: Entries, row: int, options: SearchOptions, encoder: Encoder | None
+) -> Numbers | None:
+    """Times (P, 2) in query and candidate that the scorer's path brings together; None where it has none."""
+    if options.ranking.path is None:
+        return None
+    windows = [_query_window(query, options), _candidate_window(entries, row, options)]
+    path = options.ranking.path(*scaled(_needed(encoder, options), windows), options.band)
+    seconds: Numbers = path / np.asarray([window.clock_hz for window in windows])
     return seconds
 
 
-def _window(query: Asked) -> Signal:
+def _query_window(query: EncodedQuery, options: SearchOptions) -> Signal:
     if query.window is None:
         raise GalleryError(
-            f"dtw needs the values of the query, and the gallery keeps none of {query.id!r}; give a signal"
+            f"{options.scorer} needs the values of the query, and the gallery keeps none of {query.id!r}; give a signal"
         )
     return query.window
 
 
-def _kept(entries: Entries, row: int) -> Signal:
+def _candidate_window(entries: Entries, row: int, options: SearchOptions) -> Signal:
     window = entries.windows[row]
     if window is None:
         raise GalleryError(
-            f"dtw needs the values of every window, and the gallery keeps none of {entries.ids[row]!r}; "
+            f"{options.scorer} needs the values of every window, and the gallery keeps none of {entries.ids[row]!r}; "
             "add windows with keep_windows=True, or choose another scorer"
         )
     return window
 
 
-def _needed(encoder: Encoder | None) -> Encoder:
+def _needed(encoder: Encoder | None, options: SearchOptions) -> Encoder:
     if encoder is None:
-        raise GalleryError("dtw scales windows as the model does; give model=GeoPatch.load(folder)")
+        raise GalleryError(f"{options.scorer} scales windows as the model does; give model=GeoPatch.load(folder)")
     return encoder
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Hold numpy's matrix product to one thread: these are too small to share out, and waking threads costs more.
+
+    The limit is the process's, so two threads must not put it on and take it off across each other. The libraries are
+    set directly: threadpoolctl's own context takes ten times as long.
+    """
+    with _THREADS_LOCK:
+        before = [(library, library.get_num_threads()) for library in _libraries()]
+        many = [(library, count) for library, count in before if count is not None and count > 1]
+        for library, _ in many:
+            library.set_num_threads(1)
+        try:
+            yield
+        finally:
+            for library, count in many:
+                library.set_num_threads(count)
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> tuple[Any, ...]:
+    """The libraries that numpy multiplies with: its own, or all that there are where it brings none."""
+    from threadpoolctl import ThreadpoolController
+
+    blas = [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
+    own = [library for library in blas if "numpy" in library.filepath]
+    return tuple(own or blas)

@@ -1,4 +1,4 @@
-"""The server: a REST API over a gallery, and a page on which a person finds the window they mean."""
+"""The server: a REST API over a gallery, and a page to search it on."""
 
 from geopatch.server.settings import Limits, Settings
 from geopatch.server.start import serve

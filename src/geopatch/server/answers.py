@@ -1,4 +1,4 @@
-"""What the server answers, as JSON."""
+"""The JSON that the server answers with."""
 
 from __future__ import annotations
 
@@ -13,38 +13,65 @@ from pydantic import BaseModel
 from geopatch.engines.entry import Entries
 from geopatch.search.explain import Explanation
 from geopatch.search.hit import Hit
-from geopatch.search.query import Asked
+from geopatch.search.query import EncodedQuery
 from geopatch.signal import Signal
 
 Json = dict[str, Any]
-Meta = dict[str, str | bool | int | float]
+Metadata = dict[str, str | bool | int | float]
 
 
-class Problem(BaseModel):
+class ProblemOut(BaseModel):
     detail: str
 
 
-class State(BaseModel):
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ProblemOut, "description": description}
+    for status, description in {
+        400: "The request is no HTTP or JSON that can be read.",
+        401: "The token is missing or wrong.",
+        403: "Not from there, or not on this server.",
+        404: "No such window, record or stream.",
+        408: "The body came too slowly.",
+        409: "An id is there already, or a chunk does not fit those before it.",
+        413: "The body is too large.",
+        415: "A format that is not read here.",
+        422: "The request cannot be used; `detail` says why in one line.",
+        429: "Too many wrong tokens; see Retry-After.",
+        431: "The headers are too large.",
+        501: "A library for this format is not installed on the server.",
+        503: "Too much to do, or the gallery's disk or database does not work; see Retry-After.",
+    }.items()
+}
+
+
+class StateOut(BaseModel):
     status: str
 
 
 class SignalOut(BaseModel):
-    """Values over time, null where nothing was measured."""
+    """Values over time, null where nothing was measured; `rate_hz` is null where it is not known."""
 
     rate_hz: float | None
     channels: list[str]
+    anchors: list[float] | None
     values: list[list[float | None]]
 
 
 class DrawnOut(BaseModel):
-    """A signal for drawing: `data` is base64 of little-endian float32 (samples, channels), NaN where not measured."""
+    """A signal for drawing: `data` is base64 of little-endian float32 (samples, width), NaN where not measured.
+
+    Where `bucket` is more than 1, the rows are in turn the minimum and the maximum of that many samples. `rate_hz` is
+    null and `rate_known` false where the rate is not known; times then count samples.
+    """
 
     id: str
     record: str
     start_s: float
-    rate_hz: float
+    stop_s: float
+    rate_hz: float | None
     rate_known: bool
     channels: list[str]
+    bucket: int
     samples: int
     width: int
     data: str
@@ -78,51 +105,44 @@ class ExplanationOut(BaseModel):
     path_s: list[list[float]] | None
 
 
-class HitOut(BaseModel):
-    rank: int
+class PlaceOut(BaseModel):
     id: str
     record: str
     start_s: float
     stop_s: float
+    window: SignalOut | None
+
+
+class QueryOut(PlaceOut):
+    """The query as it was searched by; `record` is empty for a signal that came without one."""
+
+
+class WindowOut(PlaceOut):
+    metadata: Metadata
+
+
+class HitOut(WindowOut):
+    rank: int
     score: float | None
     scorer: str
     cosine: float
     tempo: float
-    metadata: Meta
     certificate: CertificateOut | None
     explanation: ExplanationOut | None
-    window: SignalOut | None
-
-
-class AskedOut(BaseModel):
-    """The query as it was searched by; without a place where a signal came without one."""
-
-    id: str
-    record: str
-    start_s: float
-    stop_s: float
-    window: SignalOut | None
 
 
 class SearchOut(BaseModel):
-    query: AskedOut
+    """The hits, best first; `together` is how many searches were answered in one batch with this one."""
+
+    query: QueryOut
     hits: list[HitOut]
     took_ms: float
     together: int
 
 
 class ExplainOut(BaseModel):
-    query: AskedOut
+    query: QueryOut
     hit: HitOut
-
-
-class WindowOut(BaseModel):
-    id: str
-    record: str
-    start_s: float
-    stop_s: float
-    metadata: Meta
-    window: SignalOut | None
 
 
 class RecordOut(BaseModel):
@@ -151,6 +171,8 @@ class FieldOut(BaseModel):
 
 
 class InfoOut(BaseModel):
+    """`channels` is how many the model takes (0 without a model), `channel_names` their names where it knows them."""
+
     version: str
     engine: str
     encoder: str
@@ -159,6 +181,7 @@ class InfoOut(BaseModel):
     rate_hz: float | None
     window_s: float
     channels: int
+    channel_names: list[str]
     searchable_by_signal: bool
     writable: bool
     optimizing: bool
@@ -168,12 +191,18 @@ class InfoOut(BaseModel):
 
 
 class WrittenOut(BaseModel):
+    """`ids` of the windows that were written, `skipped` those that were there already; a file's ids are not listed."""
+
     written: int
     ids: list[str]
+    skipped: list[str]
 
 
 class RemovedOut(BaseModel):
+    """How many windows were removed, and which ids were not there."""
+
     removed: int
+    missing: list[str]
 
 
 class ChunkOut(BaseModel):
@@ -185,24 +214,31 @@ class ChunkOut(BaseModel):
 
 
 def finite(value: float | None) -> float | None:
-    """JSON has neither NaN nor infinity."""
+    """None for NaN and infinity, which JSON does not have."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
 def signal_out(signal: Signal | None) -> Json | None:
     if signal is None:
         return None
-    return {"rate_hz": signal.rate_hz, "channels": list(signal.channels), "values": _rows(signal.values)}
+    return {
+        "rate_hz": signal.rate_hz,
+        "channels": list(signal.channels),
+        "anchors": None if signal.anchors is None else signal.anchors.tolist(),
+        "values": _rows(signal.values),
+    }
 
 
-def drawn_out(signal: Signal, *, rate_known: bool) -> Json:
+def drawn_out(signal: Signal, bucket: int = 1, stop_s: float | None = None) -> Json:
     return {
         "id": signal.id,
         "record": signal.record,
         "start_s": signal.start_s,
-        "rate_hz": signal.clock_hz,
-        "rate_known": rate_known,
+        "stop_s": signal.start_s + signal.duration_s if stop_s is None else stop_s,
+        "rate_hz": signal.rate_hz,
+        "rate_known": signal.rate_hz is not None,
         "channels": list(signal.channels),
+        "bucket": bucket,
         "samples": signal.length,
         "width": signal.values.shape[1],
         "data": base64.b64encode(signal.values.astype("<f4").tobytes()).decode(),
@@ -210,35 +246,36 @@ def drawn_out(signal: Signal, *, rate_known: bool) -> Json:
 
 
 def hit_out(hit: Hit, *, explain: bool, windows: bool) -> Json:
-    told = hit.as_dict()
     return {
-        **told,
+        **hit.as_dict(),
         "score": finite(hit.score),
         "explanation": explanation_out(hit.explain()) if explain else None,
         "window": signal_out(hit.window) if windows else None,
     }
 
 
-def explanation_out(found: Explanation) -> Json:
-    return {**found.as_dict(), "score": finite(found.score), "token_score": finite(found.token_score)}
+def explanation_out(explanation: Explanation) -> Json:
+    scores = {"score": finite(explanation.score), "token_score": finite(explanation.token_score)}
+    return {**explanation.as_dict(), **scores}
 
 
-def asked_out(asked: Asked, *, windows: bool) -> Json:
-    place = asked.place
+def query_out(query: EncodedQuery, *, windows: bool) -> Json:
+    place = query.place
     return {
-        "id": asked.id,
+        "id": query.id,
         "record": "" if place is None else str(place.records[0]),
         "start_s": 0.0 if place is None else float(place.start_s[0]),
         "stop_s": 0.0 if place is None else float(place.stop_s[0]),
-        "window": signal_out(asked.window) if windows else None,
+        "window": signal_out(query.window) if windows else None,
     }
 
 
 def window_out(entries: Entries) -> Json:
-    place = {"record": entries.records[0], "start_s": float(entries.start_s[0]), "stop_s": float(entries.stop_s[0])}
     return {
         "id": entries.ids[0],
-        **place,
+        "record": entries.records[0],
+        "start_s": float(entries.start_s[0]),
+        "stop_s": float(entries.stop_s[0]),
         "metadata": dict(entries.metadata[0]),
         "window": signal_out(entries.windows[0]),
     }

@@ -1,10 +1,12 @@
-"""The application: routes, how errors are told, and what happens at start and stop."""
+"""The application: its routes and page, how errors are answered, and what happens at start and stop."""
 
 from __future__ import annotations
 
-import logging
+import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -14,30 +16,36 @@ from starlette.exceptions import HTTPException
 
 from geopatch.errors import GeoPatchError
 from geopatch.gallery import Gallery
-from geopatch.server import answers, reading, writing
-from geopatch.server.desk import Desk
+from geopatch.server import routes
+from geopatch.server.answers import REFUSALS, StateOut
 from geopatch.server.guard import Guard
-from geopatch.server.page import page_files
-from geopatch.server.reading import REFUSALS, desk_of
-from geopatch.server.refusal import as_refusal, is_storage_failure, one_line
+from geopatch.server.refusal import FAILED, as_refusal, one_line
+from geopatch.server.routes import service_of
+from geopatch.server.schema import StrictRoute
 from geopatch.server.searcher import Searcher
+from geopatch.server.service import SearchService
 from geopatch.server.settings import Settings
 from geopatch.server.worker import Worker
 from geopatch.version import __version__
 
-TOLD = """Search a gallery of time series by example.
+DESCRIPTION = """Search a gallery of time series by example.
 
 Where the server was started with a token, send it as `Authorization: Bearer TOKEN`; requests that write need the write
-token. Every refusal is JSON with one line, `detail`."""
-
-log = logging.getLogger(__name__)
+token. Every refusal is JSON with one line, `detail`. Unknown names in JSON, forms and addresses are refused."""
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
 
 
 def create_app(
     gallery: Gallery,
     settings: Settings | None = None,
     *,
-    writing_to: Gallery | None = None,
+    writable: Gallery | None = None,
     searchers: Sequence[Searcher | Worker] = (),
 ) -> Guard:
     """An ASGI application over a gallery that is open for reading, and a second opening of it to write to.
@@ -45,68 +53,89 @@ def create_app(
     Without `searchers`, one searches in this process. The application closes all of them when it ends.
     """
     settings = settings or Settings()
-    if writing_to is None or settings.write_token is None:
-        writing_to = None
-    desk = Desk(gallery, settings, writing_to, searchers)
+    service = SearchService(gallery, settings, writable if settings.write_token else None, searchers)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            desk.close()
+            service.close()
 
     app = FastAPI(
         title="GeoPatch",
         version=__version__,
-        description=TOLD,
+        description=DESCRIPTION,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/api/openapi.json",
+        openapi_url=None,
         redirect_slashes=False,
     )
-    app.state.desk = desk
-    app.include_router(reading.router)
-    if desk.writer is not None:
-        app.include_router(writing.router)
+    app.state.service = service
+    app.router.route_class = StrictRoute
+    app.include_router(routes.reading)
+    if service.writable:
+        app.include_router(routes.writing)
     _add_states(app)
     _add_page(app)
-    _add_errors(app, desk)
-    return Guard(app, settings, desk.metrics)
+    _add_errors(app, service)
+    return Guard(app, settings, service.metrics)
+
+
+def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: REFUSALS[status] for status in statuses}
 
 
 def _add_states(app: FastAPI) -> None:
-    @app.get("/health", response_model=answers.State, tags=["state"], responses={403: REFUSALS[403]})
+    @app.get("/health", response_model=StateOut, tags=["state"], responses=_refusals(403, 422, 503))
     async def health() -> Any:
         """The process answers."""
         return JSONResponse({"status": "up"})
 
-    told: dict[int | str, dict[str, Any]] = {403: REFUSALS[403], 503: REFUSALS[503]}
-
-    @app.get("/ready", response_model=answers.State, tags=["state"], responses=told)
+    @app.get("/ready", response_model=StateOut, tags=["state"], responses=_refusals(403, 422, 503))
     async def ready(request: Request) -> Any:
-        """The gallery is loaded and can be searched."""
-        if desk_of(request).ready:
+        """200 when the gallery is loaded and can be searched, 503 until then."""
+        if service_of(request).ready:
             return JSONResponse({"status": "ready"})
         return JSONResponse({"detail": "the gallery is being loaded"}, 503, {"Retry-After": "1"})
 
-    @app.get("/metrics", response_class=Response, tags=["state"], responses=_metrics_answers())
+    text = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Metrics."}
+    answered = {200: text, **_refusals(401, 403, 422, 429, 503)}
+
+    @app.get("/metrics", response_class=Response, tags=["state"], responses=answered)
     def metrics(request: Request) -> Response:
         """Counters and times in the format of Prometheus."""
-        return Response(desk_of(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(service_of(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/api/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        return JSONResponse(app.openapi())
 
 
-def _metrics_answers() -> dict[int | str, dict[str, Any]]:
-    text = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Metrics."}
-    return {200: text, 401: REFUSALS[401], 403: REFUSALS[403], 503: REFUSALS[503]}
+@dataclass(frozen=True)
+class PageFile:
+    content: bytes
+    kind: str
+    digest: str
+
+
+def page_files() -> dict[str, PageFile]:
+    """The files of the page by their names, read once: the name in a request is looked up here, never opened."""
+    page = {}
+    for item in (files("geopatch.server") / "page").iterdir():
+        ending = f".{item.name.rpartition('.')[2]}"
+        if item.is_file() and ending in KINDS:
+            content = item.read_bytes()
+            page[item.name] = PageFile(content, KINDS[ending], hashlib.sha256(content).hexdigest()[:16])
+    return page
 
 
 def _add_page(app: FastAPI) -> None:
-    found = page_files()
+    page = page_files()
 
     def send(request: Request, name: str) -> Response:
-        file = found.get(name)
+        file = page.get(name)
         if file is None:
             raise HTTPException(404, "no such file of the page")
         headers = {"ETag": f'"{file.digest}"', "Cache-Control": "no-cache"}
@@ -127,12 +156,10 @@ def _add_page(app: FastAPI) -> None:
         return send(request, name)
 
 
-def _add_errors(app: FastAPI, desk: Desk) -> None:
+def _add_errors(app: FastAPI, service: SearchService) -> None:
     @app.exception_handler(GeoPatchError)
     async def refused(request: Request, error: GeoPatchError) -> Response:
-        if is_storage_failure(error):
-            log.error("the gallery failed", exc_info=error)
-        refusal = as_refusal(error, desk.place)
+        refusal = as_refusal(error, service.place)
         return JSONResponse({"detail": str(refusal)}, refusal.status, refusal.headers)
 
     @app.exception_handler(RequestValidationError)
@@ -142,9 +169,9 @@ def _add_errors(app: FastAPI, desk: Desk) -> None:
         return JSONResponse({"detail": one_line(f"{where}: {first['msg']}"[:500])}, 422)
 
     @app.exception_handler(HTTPException)
-    async def missing(request: Request, error: HTTPException) -> Response:
+    async def http_error(request: Request, error: HTTPException) -> Response:
         return JSONResponse({"detail": one_line(str(error.detail))}, error.status_code, error.headers)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
-        return JSONResponse({"detail": "the server failed; its log says why"}, 500)
+        return JSONResponse({"detail": FAILED}, 500)

@@ -1,4 +1,4 @@
-"""The guard at the door: who may ask, how large and how slow a request may be, and what every answer carries."""
+"""The guard: which requests may pass, how large and how slow they may be, and the headers of every answer."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import hashlib
 import hmac
 import json
 import logging
+import re
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 import anyio
@@ -22,7 +26,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-OPEN = ("/", "/api", "/health", "/ready")  # nothing of the gallery is told there
+OPEN = ("/", "/api", "/health", "/ready")  # nothing of the gallery is shown there
 OPEN_BELOW = "/page/"
 SAFE = ("GET", "HEAD", "OPTIONS")
 READING = (
@@ -30,7 +34,7 @@ READING = (
     "/api/search/file",
     "/api/explain",
     "/api/read",
-)  # these are asked with POST and change nothing
+)  # these are sent with POST and change nothing
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -44,16 +48,27 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+# Headers that proxies, load balancers and content networks add: none of them comes from a client on this machine.
+PROXY_HEADER = re.compile(
+    r"via|cdn-loop|remote-?addr|.*forward.*|.*prox(y|ied).*|(.*[-_])?(client|real|user|remote|peer|source|cluster)?[-_]?ip"
+    r"|.*-(addr|address|country)|(cf|fly|fastly|akamai|incap|tailscale|ngrok|x-(original|originating|amzn?|aws|arr|azure"
+    r"|appengine|cloud|cdn|edge|envoy|google|varnish|vercel|sucuri|cluster))-.*"
+)
+FREE_FAILURES = 10  # wrong tokens of one address before it has to wait
+MAX_WAIT_S = 60.0
+FORGET_S = 3600.0
+MAX_ADDRESSES = 4_096
+LOG_EVERY_S = 1.0
 
 log = logging.getLogger(__name__)
 
 
 class Guard:
-    """An ASGI application round another one."""
+    """An ASGI application that checks each request before it passes it on to another one."""
 
     def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
+        self.throttle = Throttle(metrics)
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,7 +88,7 @@ class Guard:
     async def _within_limits(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         limits = self.settings.limits
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if self._under_way > limits.at_once:
+        if self._under_way > limits.requests:
             raise overloaded()
         self.check(scope, headers)
         answer.body = body = _Body(
@@ -84,34 +99,116 @@ class Guard:
         if body.refusal is not None and not answer.started:
             raise body.refusal
         if clock.cancelled_caught and not answer.started:
-            raise overloaded(f"no answer within {limits.answer_s:g} s; ask for less, or again in a moment")
+            raise overloaded(f"no answer within {limits.answer_s:g} s; search for less, or again in a moment")
 
     def check(self, scope: Scope, headers: MutableMapping[str, str]) -> None:
         """Whether this request may go on: the right token, or from this machine where none is set."""
         if headers.get("sec-fetch-site") == "cross-site" and scope["method"] not in SAFE:
-            raise RefusedError(403, "a page of another site may not ask this server")
+            raise RefusedError(403, "a page of another site may not use this server")
         if scope["method"] not in SAFE and scope["path"] not in READING:
-            self._check_writer(headers)
+            self._check_writer(scope, headers)
         elif not _is_open(scope["path"]) and self.settings.token is not None:
-            wanted = [token for token in (self.settings.token, self.settings.write_token) if token is not None]
-            _check_token(headers, wanted, "this server is read with a token")
+            accepted = [token for token in (self.settings.token, self.settings.write_token) if token is not None]
+            self._check_token(scope, headers, accepted, "this server is read with a token")
         if self.settings.token is None:
             _check_from_here(scope, headers)
 
-    def _check_writer(self, headers: MutableMapping[str, str]) -> None:
+    def _check_writer(self, scope: Scope, headers: MutableMapping[str, str]) -> None:
         if self.settings.write_token is None:
             raise RefusedError(403, "this server writes nothing: it was started without --write-token-file")
-        _check_token(headers, [self.settings.write_token], "writing needs the write token")
+        self._check_token(scope, headers, [self.settings.write_token], "writing needs the write token")
+
+    def _check_token(self, scope: Scope, headers: MutableMapping[str, str], accepted: list[str], why: str) -> None:
+        """Digests are compared, in a time that depends neither on where tokens differ nor on how long they are."""
+        refusal = RefusedError(401, f"{why}; send it as: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
+        sent = headers.get("authorization")
+        if sent is None:
+            raise refusal
+        address = _client(scope)
+        self.throttle.check(address)
+        kind, _, token = sent.partition(" ")
+        digest = _digest(token.strip() if kind.lower() == "bearer" else "")
+        known = [one for one in (self.settings.token, self.settings.write_token) if one is not None]
+        matches = [one for one in known if hmac.compare_digest(digest, _digest(one))]
+        if not matches:
+            self.throttle.failed(address)
+        if not set(matches) & set(accepted):  # wrong, or that of a reader who tries to write
+            raise refusal
+        self.throttle.passed(address)
 
 
-def _check_token(headers: MutableMapping[str, str], wanted: list[str], why: str) -> None:
-    """Digests are compared, in a time that depends neither on where tokens differ nor on how long they are."""
-    kind, _, given = headers.get("authorization", "").partition(" ")
-    came = _digest(given.strip() if kind.lower() == "bearer" else "")
-    matches = [hmac.compare_digest(came, _digest(token)) for token in wanted]
-    if not any(matches):
-        told = f"{why}; send it as: Authorization: Bearer TOKEN"
-        raise RefusedError(401, told, {"WWW-Authenticate": "Bearer"})
+@dataclass
+class _Attempts:
+    """Of one address."""
+
+    failures: int = 0
+    last_s: float = 0.0
+    wait_until_s: float = 0.0
+    passed: bool = False
+
+
+class Throttle:
+    """Wrong tokens by address: after ten of them each further one doubles the time until the next is looked at.
+
+    An address that has sent the right token within the hour is never made to wait: behind a proxy everybody has one
+    address, and one stranger must not shut out the others. The table has a fixed size; the oldest address is forgotten.
+    """
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+        self._metrics, self._clock = metrics, clock
+        self._attempts: OrderedDict[str, _Attempts] = OrderedDict()
+        self._logged_s, self._since_logged = -LOG_EVERY_S, 0
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def check(self, address: str) -> None:
+        """429 while the address has to wait; its token is not even looked at."""
+        attempts, now = self._attempts.get(_network(address)), self._clock()
+        if attempts is None or (attempts.passed and now - attempts.last_s < FORGET_S) or now >= attempts.wait_until_s:
+            return
+        seconds = int(attempts.wait_until_s - now) + 1
+        line = f"{attempts.failures} wrong tokens came from {address}; try again in {seconds} s"
+        raise RefusedError(429, line, {"Retry-After": str(seconds)})
+
+    def failed(self, address: str) -> None:
+        attempts, now = self._of(address), self._clock()
+        attempts.failures, attempts.last_s = attempts.failures + 1, max(now, attempts.last_s)
+        if attempts.failures >= FREE_FAILURES:
+            attempts.wait_until_s = now + min(2.0 ** (attempts.failures - FREE_FAILURES), MAX_WAIT_S)
+        self._metrics.wrong_token()
+        self._since_logged += 1
+        if now - self._logged_s >= LOG_EVERY_S:
+            log.warning("%d wrong tokens since the last such line, the last one from %s", self._since_logged, address)
+            self._logged_s, self._since_logged = now, 0
+
+    def passed(self, address: str) -> None:
+        attempts = self._of(address)
+        attempts.passed, attempts.last_s, attempts.failures = True, self._clock(), 0
+
+    def _of(self, address: str) -> _Attempts:
+        name, now = _network(address), self._clock()
+        attempts = self._attempts.pop(name, None)
+        if attempts is None or now - attempts.last_s >= FORGET_S:
+            attempts = _Attempts(last_s=now)
+        self._attempts[name] = attempts
+        if len(self._attempts) > MAX_ADDRESSES:
+            self._attempts.popitem(last=False)
+        return attempts
+
+
+def _client(scope: Scope) -> str:
+    return str((scope.get("client") or ("", 0))[0])
+
+
+def _network(address: str) -> str:
+    """The address, or the first half of one of IPv6: a whole network of 2**64 belongs to one client."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    is_network = isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None
+    return parsed.exploded[:19] if is_network else address
 
 
 def _digest(token: str) -> bytes:
@@ -120,11 +217,10 @@ def _digest(token: str) -> bytes:
 
 def _check_from_here(scope: Scope, headers: MutableMapping[str, str]) -> None:
     """Without a token only this machine is answered: not through a proxy, nor under a name that others can give it."""
-    client = (scope.get("client") or ("", 0))[0]
     host = headers.get("host", "").rsplit("@")[-1]
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    if not is_loopback(client) or not is_loopback(name) or any(header in headers for header in FORWARDED):
-        raise RefusedError(403, "only this machine may ask; start the server with --token-file to let others in")
+    if not is_loopback(_client(scope)) or not is_loopback(name) or any(map(PROXY_HEADER.fullmatch, headers)):
+        raise RefusedError(403, "only this machine is answered; start the server with --token-file to let others in")
 
 
 def _is_open(path: str) -> bool:
@@ -140,12 +236,12 @@ class _Body:
 
     def __init__(self, receive: Receive, headers: MutableMapping[str, str], most: int, seconds: float) -> None:
         self._receive, self._most, self._until = receive, most, time.monotonic() + seconds
-        self._seconds, self._came, self._whole = seconds, 0, False
+        self._seconds, self._received, self._whole = seconds, 0, False
         self.refusal: RefusedError | None = None
-        promised = headers.get("content-length", "0")
-        if not promised.isdecimal():
-            raise RefusedError(400, f"expected a Content-Length in bytes, got {promised[:40]!r}")
-        if int(promised[:20]) > most:
+        length = headers.get("content-length", "0")
+        if not length.isdecimal():
+            raise RefusedError(400, f"expected a Content-Length in bytes, got {length[:40]!r}")
+        if int(length[:20]) > most:
             raise self._too_large()
 
     async def __call__(self) -> Message:
@@ -158,9 +254,9 @@ class _Body:
                 408, f"the body did not arrive within {self._seconds:g} s; send it faster or less"
             )
             raise self.refusal
-        self._came += len(message.get("body", b""))
+        self._received += len(message.get("body", b""))
         self._whole = not message.get("more_body", False)
-        if self._came > self._most:
+        if self._received > self._most:
             self.refusal = self._too_large()
             raise self.refusal
         return message
@@ -182,8 +278,8 @@ class _Answer:
             return  # whatever the application makes of half a body: the refusal is the answer
         if message["type"] == "http.response.start":
             self.status, self.started = message["status"], True
-            told = {**HEADERS, **({"Cache-Control": "no-store"} if self._private else {})}
-            extra = [(name.lower().encode(), value.encode()) for name, value in told.items()]
+            added = {**HEADERS, **({"Cache-Control": "no-store"} if self._private else {})}
+            extra = [(name.lower().encode(), value.encode()) for name, value in added.items()]
             message = {**message, "headers": [*message.get("headers", []), *extra]}
         await self._send(message)
 

@@ -25,15 +25,19 @@ class Metrics:
         self._seconds = Histogram(
             "geopatch_request_seconds", "Time to answer.", ["route"], buckets=SECONDS, registry=self.registry
         )
-        self._together = Histogram(
+        self._batch_sizes = Histogram(
             "geopatch_searched_together", "Searches in one batch.", buckets=SIZES, registry=self.registry
+        )
+        self._wrong_tokens = Counter("geopatch_wrong_tokens", "Requests with a wrong token.", registry=self.registry)
+        self._refused_connections = Counter(
+            "geopatch_connections_refused", "Connections beyond the cap.", registry=self.registry
         )
         self._written = Counter("geopatch_windows_written", "Windows added.", registry=self.registry)
         self._removed = Counter("geopatch_windows_removed", "Windows removed.", registry=self.registry)
 
-    def watch(self, name: str, told: str, value: Callable[[], float]) -> None:
-        """A number that is looked up whenever somebody asks."""
-        Gauge(name, told, registry=self.registry).set_function(value)
+    def watch(self, name: str, help: str, value: Callable[[], float]) -> None:
+        """A number that is looked up at each request for the metrics."""
+        Gauge(name, help, registry=self.registry).set_function(value)
 
     def request(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
@@ -41,8 +45,14 @@ class Metrics:
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def searched(self, together: int) -> None:
-        self._together.observe(together)
+    def searched(self, batch_size: int) -> None:
+        self._batch_sizes.observe(batch_size)
+
+    def wrong_token(self) -> None:
+        self._wrong_tokens.inc()
+
+    def connection_refused(self) -> None:
+        self._refused_connections.inc()
 
     def written(self, windows: int) -> None:
         self._written.inc(windows)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from geopatch.config import TrainConfig
 from geopatch.data.sample import ecg_windows, mitdb_minutes
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.train.objective import TrainConfig
 
 STEPS = 150
 TRAIN_S = 120.0  # of each recording's three minutes, those before this are trained on

@@ -1,4 +1,4 @@
-"""What answers searches: queries that came together are encoded together, whatever each asks for besides."""
+"""What answers searches: queries that arrive together are encoded together, whatever the options of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from pydantic_core import to_json
@@ -14,51 +13,30 @@ from pydantic_core import to_json
 from geopatch.errors import GeoPatchError
 from geopatch.gallery import Gallery
 from geopatch.search.hit import Hit
-from geopatch.search.query import Asked, Span, ask
+from geopatch.search.options import SearchOptions
+from geopatch.search.query import EncodedQuery, Span, encode_queries
 from geopatch.search.run import search_batch
-from geopatch.server import answers
+from geopatch.server.answers import hit_out, query_out
 from geopatch.server.refusal import RefusedError
 from geopatch.signal import Signal
+
+Outcome = bytes | GeoPatchError
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What a search asks for besides its query, as JSON holds it; most names are those of `search`."""
-
-    k: int = 10
-    scorer: str = "fused"
-    shortlist: int | None = None
-    where: str | dict[str, Any] | None = None
-    protocol: str | None = None
-    guard_s: float = 0.0
-    min_gap_s: float = 0.0
-    min_score: float | None = None
-    band: float = 0.1
-    certify: bool = False
-    tempos: bool = False
-    explain: bool = False
-    windows: bool = False
-    hit: str | None = None  # only this one is told, explained
-
-    def as_keywords(self) -> dict[str, Any]:
-        """Those of `search`."""
-        told = {name: value for name, value in vars(self).items() if name not in ("explain", "hit")}
-        return {**told, "windows": self.windows or self.hit is not None}
-
-
 @dataclass(frozen=True, eq=False)
-class Question:
+class SearchRequest:
+    """One search. With `hit`, the answer is that hit alone, explained."""
+
     query: str | Span | Signal
-    wish: Wish
-
-
-Outcome = bytes | GeoPatchError
+    options: SearchOptions
+    explain: bool = False
+    hit: str | None = None
 
 
 class Searcher:
-    """Answers a batch of questions on the thread that calls it, as JSON."""
+    """Answers a batch of requests on the thread that calls it, as JSON."""
 
     def __init__(self, gallery: Gallery) -> None:
         self.gallery = gallery
@@ -73,7 +51,9 @@ class Searcher:
             about, model = self.gallery.about, self.gallery.model
             self.gallery.shortlist(np.zeros((1, about.widths.embedding), dtype=np.float32), 1)
             if model is not None:
-                model.encode(np.zeros((1, about.length, model.encoder_.config.channels), dtype=np.float32))
+                values = np.zeros((about.length, model.encoder_.config.channels), dtype=np.float32)
+                marks = np.linspace(0, about.length - 1, 4)  # for models with clock geometry
+                model.encode([Signal(values, "warm-up", about.rate_hz, anchors=marks)])
         except GeoPatchError:
             log.exception("the gallery cannot be searched yet")
         self.ready = True
@@ -81,56 +61,60 @@ class Searcher:
     def close(self) -> None:
         self.gallery.close()
 
-    def answer(self, questions: Sequence[Question]) -> list[Outcome]:
-        """An answer for each question; one that cannot be answered spoils no other."""
-        asked = self._encoded([question.query for question in questions])
+    def answer(self, requests: Sequence[SearchRequest]) -> list[Outcome]:
+        """An outcome for each request; one that cannot be answered spoils no other."""
+        queries = self._encode([request.query for request in requests])
         groups: dict[str, list[int]] = defaultdict(list)
-        for n, question in enumerate(questions):
-            groups[repr(question.wish)].append(n)  # as text, where 1 is not True
-        found: dict[int, Outcome] = {}
+        for n, request in enumerate(requests):
+            groups[repr((request.options, request.explain, request.hit))].append(n)  # as text, where 1 is not True
+        outcomes: dict[int, Outcome] = {}
         for members in groups.values():
-            part = self._searched([asked[n] for n in members], questions[members[0]].wish, len(questions))
-            found.update(zip(members, part, strict=True))
-        return [found[n] for n in range(len(questions))]
+            part = self._search([queries[n] for n in members], requests[members[0]], len(requests))
+            outcomes.update(zip(members, part, strict=True))
+        return [outcomes[n] for n in range(len(requests))]
 
-    def _encoded(self, queries: Sequence[str | Span | Signal]) -> list[Asked | GeoPatchError]:
+    def _encode(self, queries: Sequence[str | Span | Signal]) -> list[EncodedQuery | GeoPatchError]:
         """Queries of like lengths in one batch: the shorter are padded to the longest."""
         groups: dict[int, list[int]] = defaultdict(list)
         for n, query in enumerate(queries):
             groups[_samples(query, self.gallery.about.clock_hz).bit_length()].append(n)
-        found: dict[int, Asked | GeoPatchError] = {}
+        encoded: dict[int, EncodedQuery | GeoPatchError] = {}
         for members in groups.values():
-            found.update(zip(members, self._asked([queries[n] for n in members]), strict=True))
-        return [found[n] for n in range(len(queries))]
+            encoded.update(zip(members, self._encode_group([queries[n] for n in members]), strict=True))
+        return [encoded[n] for n in range(len(queries))]
 
-    def _asked(self, queries: Sequence[str | Span | Signal]) -> list[Asked | GeoPatchError]:
+    def _encode_group(self, queries: Sequence[str | Span | Signal]) -> list[EncodedQuery | GeoPatchError]:
         try:
-            return [*ask(self.gallery, queries, self.gallery.model)]
+            return [*encode_queries(self.gallery, queries, self.gallery.model)]
         except GeoPatchError as error:
-            return [error] if len(queries) == 1 else [self._asked([query])[0] for query in queries]
+            return [error] if len(queries) == 1 else [self._encode_group([query])[0] for query in queries]
 
-    def _searched(self, asked: Sequence[Asked | GeoPatchError], wish: Wish, together: int) -> list[Outcome]:
-        good = [one for one in asked if isinstance(one, Asked)]
-        found = iter(self._hits(good, wish, together) if good else ())
-        return [next(found) if isinstance(one, Asked) else one for one in asked]
+    def _search(
+        self, queries: Sequence[EncodedQuery | GeoPatchError], request: SearchRequest, together: int
+    ) -> list[Outcome]:
+        good = [query for query in queries if isinstance(query, EncodedQuery)]
+        outcomes = iter(self._search_group(good, request, together) if good else ())
+        return [next(outcomes) if isinstance(query, EncodedQuery) else query for query in queries]
 
-    def _hits(self, asked: Sequence[Asked], wish: Wish, together: int) -> list[Outcome]:
+    def _search_group(self, queries: Sequence[EncodedQuery], request: SearchRequest, together: int) -> list[Outcome]:
         try:
-            found = search_batch(self.gallery, asked, **wish.as_keywords())
-            return [_told(one, hits, wish, together) for one, hits in zip(asked, found, strict=True)]
+            results = search_batch(self.gallery, queries, request.options)
+            return [_answer(query, hits, request, together) for query, hits in zip(queries, results, strict=True)]
         except GeoPatchError as error:
-            return [error] if len(asked) == 1 else [self._hits([one], wish, together)[0] for one in asked]
+            if len(queries) == 1:
+                return [error]
+            return [self._search_group([query], request, together)[0] for query in queries]
 
 
-def _told(asked: Asked, hits: Sequence[Hit], wish: Wish, together: int) -> Outcome:
-    if wish.hit is None:
-        told = [answers.hit_out(hit, explain=wish.explain, windows=wish.windows) for hit in hits]
-        return to_json({"query": answers.asked_out(asked, windows=wish.windows), "hits": told, "together": together})
-    hit = next((hit for hit in hits if hit.id == wish.hit), None)
+def _answer(query: EncodedQuery, hits: Sequence[Hit], request: SearchRequest, together: int) -> Outcome:
+    windows = request.options.windows
+    if request.hit is None:
+        rows = [hit_out(hit, explain=request.explain, windows=windows) for hit in hits]
+        return to_json({"query": query_out(query, windows=windows), "hits": rows, "together": together})
+    hit = next((hit for hit in hits if hit.id == request.hit), None)
     if hit is None:
-        return RefusedError(404, f"this search does not find {wish.hit[:100]!r}; give the id of one of its hits")
-    explained = answers.hit_out(hit, explain=True, windows=True)
-    return to_json({"query": answers.asked_out(asked, windows=True), "hit": explained})
+        return RefusedError(404, f"{request.hit[:100]!r} is not among the hits of this search; give the id of one")
+    return to_json({"query": query_out(query, windows=True), "hit": hit_out(hit, explain=True, windows=True)})
 
 
 def _samples(query: str | Span | Signal, rate_hz: float) -> int:
@@ -140,7 +124,7 @@ def _samples(query: str | Span | Signal, rate_hz: float) -> int:
 
 
 def one_thread() -> None:
-    """Each worker computes on one core: threads of a library would get into the way of the other workers."""
+    """Each worker computes on one core: threads of a library would compete with the other workers."""
     import torch
 
     torch.set_num_threads(1)

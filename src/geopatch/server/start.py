@@ -1,4 +1,4 @@
-"""Start the server, tell its address, and stop it when what is under way is done."""
+"""Start a server, report its address, and stop it when open requests are answered."""
 
 from __future__ import annotations
 
@@ -8,41 +8,64 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from geopatch.engines.place import Place
 from geopatch.errors import ConfigError, MissingExtraError
-from geopatch.estimator import GeoPatch
-from geopatch.gallery import Gallery
 from geopatch.server.settings import Settings
 
+if TYPE_CHECKING:  # the flags of `geopatch serve` are shown without any of these
+    from geopatch.engines.place import Place
+    from geopatch.estimator import GeoPatch
+
 KEEP_ALIVE_S, BACKLOG = 75, 2048
-# Threads that wait for Python's lock (one brings the searches and their answers, another writes) get it this soon from
-# the one that reads requests; the usual 5 ms would be added to every batch.
+# How soon a thread that waits for Python's lock (one brings searches and their answers, another writes) gets it from
+# the one that reads requests; the default of 5 ms would be added to every batch.
 SWITCH_S = 1e-4
 
 
 def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: Callable[[str], None]) -> None:
-    """Serve a gallery until SIGTERM or SIGINT; `started` gets the address when requests are taken."""
+    """Serve a gallery until SIGTERM or SIGINT.
+
+    Parameters
+    ----------
+    place : str, Path or URL
+        Where the gallery is.
+    model : GeoPatch or None
+        The model it was made with; without one only stored windows and records can be searched by.
+    settings : Settings
+        Where to listen and who may use it.
+    started : callable
+        Called with the address when requests are taken.
+
+    Raises
+    ------
+    ConfigError
+        When the address cannot be listened on.
+    MissingExtraError
+        When the libraries of the extra `serve` are not installed.
+    """
     check_installed()
     import uvicorn
     from threadpoolctl import threadpool_limits
 
+    from geopatch.gallery import Gallery
     from geopatch.server.app import create_app
-    from geopatch.server.patience import patient
-    from geopatch.server.worker import Worker, collect_seldom
+    from geopatch.server.connections import limited_protocol
+    from geopatch.server.worker import Worker, collect_rarely
 
     gallery = Gallery.open(place, model=model, read_only=True)
-    writing = Gallery.open(place, model=model) if settings.write_token is not None else None
+    writable = Gallery.open(place, model=model) if settings.write_token is not None else None
     workers = [Worker(place, model) for _ in range(settings.workers)]
-    app = create_app(gallery, settings, writing_to=writing, searchers=workers)
+    app = create_app(gallery, settings, writable=writable, searchers=workers)
     config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
         log_level="warning",
         access_log=False,
-        http=patient(settings.limits.head_s),
-        proxy_headers=False,  # whoever connects is who asks: a header must not say otherwise
+        http=limited_protocol(settings.limits, app.metrics),
+        ws="none",
+        proxy_headers=False,  # the client is who connects: a header must not say otherwise
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=settings.limits.drain_s,
@@ -53,12 +76,12 @@ def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: 
             listening = config.bind_socket()
         except SystemExit as error:  # uvicorn has logged why
             raise ConfigError(f"cannot listen on {settings.host}:{settings.port}; give another --port") from error
-        # What is accepted inherits it. Without, the body of an answer may wait 40 ms until its head is confirmed.
+        # Accepted connections inherit it. Without, the body of an answer may wait 40 ms until its head is confirmed.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sys.setswitchinterval(SWITCH_S)
-        collect_seldom()
+        collect_rarely()
         _end_on_sigterm()
-        listening.listen(BACKLOG)  # who comes from now on waits until the first request is taken
+        listening.listen(BACKLOG)  # from now on connections wait until the first request is taken
         started(replace(settings, port=listening.getsockname()[1]).url)
         uvicorn.Server(config).run(sockets=[listening])
 
@@ -74,7 +97,7 @@ def _end_on_sigterm() -> None:
 
 
 def check_installed() -> None:
-    """Refuse before the work, not after it, to serve without the libraries that do it."""
+    """Refuse to serve without the libraries that do it, before the gallery is opened or a model trained."""
     for library in ("fastapi", "uvicorn", "httptools", "prometheus_client", "multipart"):
         try:
             __import__(library)

@@ -1,34 +1,44 @@
 """A searcher in a process of its own: in the server's, searches and requests would wait for each other's Python.
 
-It ends when the server does, however that ends, because then its pipe is closed.
+It ends when the server does, however that ends, because then its pipe is closed. Messages are a head of JSON and the
+plain bytes that it describes, on stdin and stdout.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import os
 import signal
+import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from geopatch.engines.place import Place
-from geopatch.errors import GeoPatchError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
 from geopatch.model.checkpoint import save_checkpoint
-from geopatch.server.refusal import RefusedError, as_refusal, is_storage_failure, overloaded
-from geopatch.server.searcher import Outcome, Question, Searcher
-from geopatch.server.wire import receive, receive_answers, receive_questions, send, send_answers, send_questions
+from geopatch.search.options import SearchOptions
+from geopatch.search.query import Span
+from geopatch.server.refusal import FAILED, RefusedError, as_refusal, overloaded
+from geopatch.server.searcher import Outcome, Searcher, SearchRequest
+from geopatch.signal import Signal
 
+Json = dict[str, Any]
 COMMAND = (sys.executable, "-c", "from geopatch.server.worker import main; main()")
 END_S = 30.0
-GARBAGE = 50_000  # a search makes thousands of small objects; the usual 700 would have the collector run all the time
+GC_THRESHOLD = 50_000  # a search makes thousands of small objects; with the default of 700 the collector never rests
+SIZES = struct.Struct("<QQ")  # of the head, of the bytes after it
+PARCEL = 1 << 20  # answers of about so many bytes are sent together
 
 log = logging.getLogger(__name__)
 
@@ -52,57 +62,57 @@ class Worker:
         process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         try:
             with TemporaryDirectory(prefix="geopatch-") as folder:
-                send(_into(process), self._told(Path(folder, "model")))
-                receive(_out_of(process))
+                send(_stdin(process), self._setup(Path(folder, "model")))
+                receive(_stdout(process))
         except (OSError, EOFError):
-            log.error("the search process did not start; it ended with code %s", _ended(process))
+            log.error("the search process did not start; it ended with code %s", _exit_code(process))
         else:
             self._process = process
 
-    def answer(self, questions: Sequence[Question]) -> list[Outcome]:
+    def answer(self, requests: Sequence[SearchRequest]) -> list[Outcome]:
         self.begin()
         if self._process is None:
-            return [overloaded("searches cannot be answered now; the log of the server says why")] * len(questions)
+            return [overloaded("searches cannot be answered now; the log of the server says why")] * len(requests)
         try:
-            send_questions(_into(self._process), questions)
-            return list(receive_answers(_out_of(self._process), len(questions)))
+            send_requests(_stdin(self._process), requests)
+            return list(receive_answers(_stdout(self._process), len(requests)))
         except (OSError, EOFError):
-            log.error("the search process ended with code %s; it is started again", _ended(self._process))
-            return [overloaded("the search was interrupted; ask again in a moment")] * len(questions)
+            log.error("the search process ended with code %s; it is started again", _exit_code(self._process))
+            return [overloaded("the search was interrupted; try again in a moment")] * len(requests)
 
     def close(self) -> None:
         if self._process is not None:
-            _ended(self._process)
+            _exit_code(self._process)
             self._process = None
 
-    def _told(self, folder: Path) -> dict[str, str | None]:
+    def _setup(self, folder: Path) -> dict[str, str | None]:
         if self._model is None:
             return {"place": self._place, "model": None}
         save_checkpoint(self._model.encoder_, self._model.card_, folder)
         return {"place": self._place, "model": str(folder), "device": self._model.device}
 
 
-def _into(process: subprocess.Popen[bytes]) -> BinaryIO:
+def _stdin(process: subprocess.Popen[bytes]) -> BinaryIO:
     assert process.stdin is not None
     return process.stdin  # type: ignore[return-value]
 
 
-def _out_of(process: subprocess.Popen[bytes]) -> BinaryIO:
+def _stdout(process: subprocess.Popen[bytes]) -> BinaryIO:
     assert process.stdout is not None
     return process.stdout  # type: ignore[return-value]
 
 
-def _ended(process: subprocess.Popen[bytes]) -> int:
+def _exit_code(process: subprocess.Popen[bytes]) -> int:
     """Its exit code, once it has seen that nothing more will come."""
     with suppress(OSError):  # it may be gone before it has read all
-        _into(process).close()
+        _stdin(process).close()
     try:
         return process.wait(END_S)
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
     finally:
-        _out_of(process).close()
+        _stdout(process).close()
 
 
 def main() -> None:
@@ -110,45 +120,133 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # what a library prints must not get among the answers
     try:
         _serve(sys.stdin.buffer, answers)
     except (EOFError, BrokenPipeError):
-        os._exit(0)  # nobody is left to tell; buffers that cannot be written must not be tried again
+        os._exit(0)  # the server is gone; buffers that cannot be written must not be tried again
 
 
-def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
+def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     from threadpoolctl import threadpool_limits
 
-    told, _ = receive(questions)
-    model = None if told["model"] is None else GeoPatch.load(told["model"], device=told["device"])
+    setup, _ = receive(requests)
+    model = None if setup["model"] is None else GeoPatch.load(setup["model"], device=setup["device"])
     with ExitStack() as stack:
-        gallery = stack.enter_context(Gallery.open(told["place"], model=model, read_only=True))
+        gallery = stack.enter_context(Gallery.open(setup["place"], model=model, read_only=True))
         stack.enter_context(threadpool_limits(1))
         searcher, place = Searcher(gallery), gallery.info().place
         searcher.begin()
-        collect_seldom()
+        collect_rarely()
         send(answers, {})
         while True:
-            send_answers(answers, _answered(searcher, receive_questions(questions), place))
+            send_answers(answers, _outcomes(searcher, receive_requests(requests), place))
 
 
-def _answered(searcher: Searcher, questions: Sequence[Question], place: str) -> list[bytes | RefusedError]:
+def _outcomes(searcher: Searcher, requests: Sequence[SearchRequest], place: str) -> list[bytes | RefusedError]:
     try:
-        return [one if isinstance(one, bytes) else _refused(one, place) for one in searcher.answer(questions)]
-    except Exception:  # it must outlive whatever happens; each asker gets to know
-        log.exception("a batch of %d failed", len(questions))
-        return [RefusedError(500, "the server failed; its log says why")] * len(questions)
+        return [one if isinstance(one, bytes) else as_refusal(one, place) for one in searcher.answer(requests)]
+    except Exception:  # the process must outlive whatever happens; each request gets an answer
+        log.exception("a batch of %d failed", len(requests))
+        return [RefusedError(500, FAILED)] * len(requests)
 
 
-def _refused(error: GeoPatchError, place: str) -> RefusedError:
-    if is_storage_failure(error):
-        log.error("the gallery failed", exc_info=error)
-    return as_refusal(error, place)
-
-
-def collect_seldom() -> None:
-    """Libraries, model and gallery stay: the garbage collector need not look through them again and again."""
+def collect_rarely() -> None:
+    """Take libraries, model and gallery, which stay, out of the garbage collector's rounds, and make these rarer."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GARBAGE)
+    gc.set_threshold(GC_THRESHOLD)
+
+
+def send(pipe: BinaryIO, head: Json, parts: Sequence[bytes] = ()) -> None:
+    text = json.dumps(head).encode()
+    pipe.write(b"".join([SIZES.pack(len(text), sum(map(len, parts))), text, *parts]))
+    pipe.flush()
+
+
+def receive(pipe: BinaryIO) -> tuple[Json, memoryview]:
+    """EOFError where the other side is gone."""
+    head_size, size = SIZES.unpack(_exactly(pipe, SIZES.size))
+    head: Json = json.loads(_exactly(pipe, head_size))
+    return head, memoryview(_exactly(pipe, size))
+
+
+def _exactly(pipe: BinaryIO, size: int) -> bytes:
+    data = pipe.read(size)
+    if len(data) < size:
+        raise EOFError("the other side is gone")
+    return data
+
+
+def send_requests(pipe: BinaryIO, requests: Sequence[SearchRequest]) -> None:
+    arrays = [part for request in requests for part in _arrays(request.query)]
+    send(pipe, {"requests": [_request_out(request) for request in requests]}, arrays)
+
+
+def receive_requests(pipe: BinaryIO) -> list[SearchRequest]:
+    head, data = receive(pipe)
+    requests = []
+    for sent in head["requests"]:
+        query, data = _query_in(sent["query"], data)
+        requests.append(SearchRequest(query, SearchOptions(**sent["options"]), sent["explain"], sent["hit"]))
+    return requests
+
+
+def _request_out(request: SearchRequest) -> Json:
+    """Options that came as JSON are JSON again: filter and protocol are still text."""
+    options = {item.name: getattr(request.options, item.name) for item in fields(SearchOptions)}
+    return {"query": _query_out(request.query), "options": options, "explain": request.explain, "hit": request.hit}
+
+
+def _arrays(query: str | Span | Signal) -> list[bytes]:
+    if not isinstance(query, Signal):
+        return []
+    return [query.values.tobytes(), b"" if query.anchors is None else query.anchors.tobytes()]
+
+
+def _query_out(query: str | Span | Signal) -> Json:
+    if isinstance(query, str):
+        return {"id": query}
+    if isinstance(query, Span):
+        return {"span": [query.record, query.start_s, query.stop_s]}
+    anchors = None if query.anchors is None else len(query.anchors)
+    names = [query.id, query.rate_hz, query.channels, query.record, query.start_s]
+    return {"signal": names, "shape": query.values.shape, "anchors": anchors}
+
+
+def _query_in(head: Json, data: memoryview) -> tuple[str | Span | Signal, memoryview]:
+    """The query, and the bytes after its own."""
+    if "id" in head:
+        return str(head["id"]), data
+    if "span" in head:
+        return Span(*head["span"]), data
+    id, rate_hz, channels, record, start_s = head["signal"]
+    size, marks = 4 * head["shape"][0] * head["shape"][1], 8 * (head["anchors"] or 0)
+    values = np.frombuffer(data[:size], dtype=np.float32).reshape(head["shape"])
+    anchors = None if head["anchors"] is None else np.frombuffer(data[size : size + marks], dtype=np.float64)
+    return Signal(values, id, rate_hz, tuple(channels), record, start_s, anchors), data[size + marks :]
+
+
+def send_answers(pipe: BinaryIO, outcomes: Iterable[bytes | RefusedError]) -> None:
+    """Large ones in several parcels: they need not be in memory together."""
+    heads: list[Json] = []
+    parts: list[bytes] = []
+    for outcome in outcomes:
+        body = outcome if isinstance(outcome, bytes) else str(outcome).encode()
+        refusal = {} if isinstance(outcome, bytes) else {"status": outcome.status, "headers": outcome.headers}
+        heads.append({"size": len(body), **refusal})
+        parts.append(body)
+        if sum(map(len, parts)) > PARCEL:
+            send(pipe, {"answers": heads}, parts)
+            heads, parts = [], []
+    if heads:
+        send(pipe, {"answers": heads}, parts)
+
+
+def receive_answers(pipe: BinaryIO, count: int) -> Iterator[Outcome]:
+    while count > 0:
+        head, data = receive(pipe)
+        for one in head["answers"]:
+            body, data = bytes(data[: one["size"]]), data[one["size"] :]
+            yield RefusedError(one["status"], body.decode(), one["headers"]) if "status" in one else body
+        count -= len(head["answers"])

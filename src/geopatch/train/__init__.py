@@ -1,6 +1,6 @@
 """Training an encoder."""
 
-from geopatch.train.fit import Fitted, Progress, fit
-from geopatch.train.objective import TrainConfig
+from geopatch.config import TrainConfig
+from geopatch.train.fit import Fitted, fit
 
-__all__ = ["Fitted", "Progress", "TrainConfig", "fit"]
+__all__ = ["Fitted", "TrainConfig", "fit"]

@@ -3,44 +3,59 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from geopatch.model.encoder import Encoder, ModelConfig
+from geopatch.config import ModelConfig, TrainConfig, check_reconstruction
+from geopatch.model.encoder import Encoder
 from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.train.launch import Team
-from geopatch.train.objective import Objective, TrainConfig
+from geopatch.train.objective import Objective
 from geopatch.train.resume import RunState
 from geopatch.train.stepper import LazyScaled, Stepper
 from geopatch.train.validation import Validation, seeded, split_validation
 
-CHOICES_PER_RUN = 20  # how often the validation part is asked
+CHOICES_PER_RUN = 20  # how often the validation windows choose
+HISTORY_ROWS = 150  # reading the loss waits for the device, so that a long training does not read it at every step
 
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a training stands."""
-
-    step: int
-    steps: int
-    loss: float
-    validation: float | None = None
+HistoryRow = dict[str, Any]
+Callback = Callable[[HistoryRow], bool | None]
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A trained encoder and how it came about."""
+    """A trained encoder and how it came about.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        The trained encoder, on the CPU.
+    step : int
+        The step whose weights were kept.
+    steps : int
+        The steps that were trained.
+    history : list of dict
+        What callbacks got: `step`, `steps`, `loss` and `validation_loss`, which is None where it was not measured.
+    validation : float or None
+        Least loss on the validation windows; None without them.
+    """
 
     encoder: Encoder
-    step: int  # whose weights were kept
+    step: int
     steps: int
-    loss: float
+    history: list[HistoryRow]
     validation: float | None
+
+    @property
+    def loss(self) -> float | None:
+        """The last loss that was read."""
+        return self.history[-1]["loss"] if self.history else None
 
 
 def fit(
@@ -49,32 +64,66 @@ def fit(
     model: ModelConfig,
     train: TrainConfig,
     *,
+    seed: int = 0,
     device: torch.device | str = "cpu",
     resume: Path | None = None,
-    report: Callable[[Progress], None] | None = None,
+    callbacks: Sequence[Callback] = (),
     team: Team | None = None,
 ) -> Fitted:
     """Train from scratch, or go on from the state that an interrupted run of the same data and config left.
 
-    The state stays in the file `resume` when training ends, so that nothing is lost before the encoder is saved.
+    Parameters
+    ----------
+    windows : WindowBatch or LazyWindows
+        The training windows.
+    labels : Tensor of shape (N,) or None
+        Class numbers from 0; None draws together the views of each window.
+    model : ModelConfig
+        What the encoder is.
+    train : TrainConfig
+        How it is trained.
+    seed : int, default=0
+        Seed of the weights, the order of the windows and the views.
+    device : torch.device or str, default="cpu"
+        Where to train; a team brings its own.
+    resume : Path, optional
+        File of the training state. It stays when training ends, so that nothing is lost before the encoder is saved.
+    callbacks : sequence of callables, default=()
+        Each is called with every row of the history; one that returns True ends the training.
+    team : Team, optional
+        The processes that train together.
+
+    Returns
+    -------
+    Fitted
+        The encoder of the best validation step, or of the last one without validation windows.
+
+    Raises
+    ------
+    ConfigError
+        When model and training contradict each other.
+    CheckpointError
+        When `resume` belongs to another training.
     """
+    check_reconstruction(model, train)
     device = torch.device(device) if team is None else team.device
-    with seeded(train.seed, device):
+    with seeded(seed, device):
         encoder = Encoder(replace(model, channels=windows.channels))
         encoder.learn_scale(windows)
         targets = torch.arange(len(windows)) if labels is None else labels
         classes = 0 if labels is None else int(labels.max()) + 1
-        kept, held_out = split_validation(targets, train, labelled=labels is not None)
+        kept, held_out = split_validation(targets, train.validation, seed, labelled=labels is not None)
         objective = Objective(encoder, classes, train, None if team is None else team.peers()).to(device)
         scaled = _scaled(windows, encoder, device)
         targets = targets.to(device)
-        stepper = Stepper(objective, scaled, targets, train, train.steps(len(kept)), team)
+        steps = train.steps(len(kept))
+        stepper = Stepper(objective, scaled, targets, train, steps, team)
+        order = batches(kept, min(train.batch_size, len(kept)), steps, seed)
         held_out = held_out.to(device)
-        chooser = scaled.rows(held_out) if len(held_out) else None
-        validate = Validation(objective, chooser, targets[held_out])
-        leads = team is None or team.leads
-        state = RunState(resume, run_name(windows, targets, encoder.config, train), writes=leads)
-        return _run(encoder, stepper, validate, kept, state, report if report and leads else lambda _: None)
+        validation = Validation(objective, scaled.rows(held_out) if len(held_out) else None, targets[held_out])
+        writes = team is None or team.leads
+        state = RunState(resume, run_name(windows, targets, encoder.config, train, seed), writes=writes)
+        return _run(encoder, stepper, validation, order, state, callbacks)
 
 
 def _scaled(windows: WindowBatch | LazyWindows, encoder: Encoder, device: torch.device) -> WindowBatch | LazyScaled:
@@ -83,9 +132,11 @@ def _scaled(windows: WindowBatch | LazyWindows, encoder: Encoder, device: torch.
     return encoder.scale(windows.to(device))
 
 
-def run_name(windows: WindowBatch | LazyWindows, labels: Tensor, model: ModelConfig, train: TrainConfig) -> str:
+def run_name(
+    windows: WindowBatch | LazyWindows, labels: Tensor, model: ModelConfig, train: TrainConfig, seed: int
+) -> str:
     """What a training is, in one digest: the same name means the same result."""
-    sha = hashlib.sha256(f"{model} {train}".encode())
+    sha = hashlib.sha256(f"{model} {train} {seed}".encode())
     for part in windows.parts():
         for tensor in (part.values, part.confidence, part.lengths):
             sha.update(tensor.numpy().tobytes())
@@ -96,27 +147,36 @@ def run_name(windows: WindowBatch | LazyWindows, labels: Tensor, model: ModelCon
 def _run(
     encoder: Encoder,
     stepper: Stepper,
-    validate: Validation,
-    kept: Tensor,
+    validation: Validation,
+    order: Tensor,
     state: RunState,
-    report: Callable[[Progress], None],
+    callbacks: Sequence[Callback],
 ) -> Fitted:
     steps = stepper.steps
-    order = batches(kept, min(stepper.config.batch_size, len(kept)), steps, stepper.config.seed)
-    step = state.restore(stepper, validate)
-    every = max(steps // CHOICES_PER_RUN, 1)
-    loss = math.nan
-    while step < steps:
+    choose_every, row_every = max(steps // CHOICES_PER_RUN, 1), max(steps // HISTORY_ROWS, 1)
+    step, history, stopped = *state.restore(stepper, validation), False
+    while step < steps and not stopped:
         stepper.step(order[step], step)
         step += 1
-        if validate and (step % every == 0 or step == steps):
-            validate.choose(step)
-        loss = stepper.loss(step)
-        report(Progress(step, steps, loss, validate.best))
-        state.save_if_due(stepper, validate, step)
-    state.save(stepper, validate, step)
-    chosen = validate.keep() if validate else steps
-    return Fitted(encoder.eval().cpu(), chosen, steps, loss, validate.best)
+        choosing = bool(validation) and (step % choose_every == 0 or step == steps)
+        validation_loss = validation.choose(step) if choosing else None
+        if choosing or step % row_every == 0 or step == steps:
+            row = {"step": step, "steps": steps, "loss": stepper.loss, "validation_loss": validation_loss}
+            history.append(row)
+            stopped = _stopped(row, callbacks, stepper.team)
+        state.save_if_due(stepper, validation, step, history)
+    if stopped and validation and not choosing:
+        validation.choose(step)
+    state.save(stepper, validation, step, history)
+    chosen = validation.keep() if validation else step
+    return Fitted(encoder.eval().cpu(), chosen, step, history, validation.best)
+
+
+def _stopped(row: HistoryRow, callbacks: Sequence[Callback], team: Team | None) -> bool:
+    """Call the callbacks, in the leading process only; all processes stop together."""
+    answers = [callback(dict(row)) for callback in callbacks] if team is None or team.leads else []
+    stop = any(isinstance(answer, (bool, np.bool_)) and bool(answer) for answer in answers)
+    return stop if team is None else team.broadcast(stop)
 
 
 def batches(kept: Tensor, size: int, steps: int, seed: int) -> Tensor:

@@ -34,6 +34,10 @@ class Team:
         wrapped = self.fabric.setup(objective, optimizer)
         return wrapped[0], wrapped[1]
 
+    def broadcast(self, value: bool) -> bool:
+        """What the leading process says, in every process."""
+        return bool(self.fabric.broadcast(value))
+
     def _gather(self, tensor: Tensor) -> Tensor:
         gathered: Tensor = self.fabric.all_gather(tensor, sync_grads=tensor.requires_grad)
         return gathered.flatten(0, 1)

@@ -1,4 +1,4 @@
-"""What one training step asks of the encoder: two views of each window, and the weighted sum of the losses."""
+"""What one training step minimises: the weighted sum of the losses over two views of each window."""
 
 from __future__ import annotations
 
@@ -7,58 +7,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from geopatch.errors import at_least, one_of
-from geopatch.model.encoder import Encoded, Encoder
+from geopatch.config import TrainConfig
+from geopatch.model.encoder import Encoder, EncoderOutput
 from geopatch.patches import WindowBatch
-from geopatch.train import losses, views
+from geopatch.train import views
 
-PRECISIONS = ("auto", "float32", "bfloat16")
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """How the encoder is trained. Steps: `epochs` over the data, within `min_steps` and `max_steps`."""
-
-    epochs: int = 100
-    min_steps: int = 1200
-    max_steps: int = 1500
-    batch_size: int = 128  # windows; each gives two views
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.02
-    warmup: float = 0.1  # share of the steps
-    clip: float = 1.0
-    temperature: float = 0.1
-    contrastive: float = 1.0
-    task: float = 0.5
-    decorrelation: float = 0.05
-    reconstruction: float = 0.0
-    warp: float = 0.12  # share of the window
-    shift: float = 0.05
-    amplitude: float = 0.1
-    noise: float = 0.03  # in units of the training spread
-    span_mask: float = 0.0  # share of the window
-    validation: float = 0.1  # share of the training windows that chooses the step, if it has at least 100 of them
-    precision: str = "auto"  # auto: bfloat16 where the hardware multiplies it
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "min_steps", "max_steps"):
-            at_least(name, getattr(self, name), 1)
-        at_least("batch_size", self.batch_size, 2)
-        at_least("max_steps", self.max_steps, self.min_steps)
-        for name in ("learning_rate", "temperature", "clip"):
-            at_least(name, getattr(self, name), 1e-9)
-        for name in ("warp", "shift", "amplitude", "noise", "span_mask", "validation", "warmup"):
-            at_least(name, getattr(self, name), 0)
-        for name in ("warp", "span_mask", "validation", "warmup"):
-            at_least(f"1 - {name}", 1 - getattr(self, name), 0.1)
-        at_least("1 / (2 pi) - warp (so that time never runs backwards)", 0.159 - self.warp, 0)
-        one_of("precision", self.precision, PRECISIONS)
-
-    def steps(self, windows: int) -> int:
-        per_epoch = -(-windows // self.batch_size)
-        return min(max(self.epochs * per_epoch, self.min_steps), self.max_steps)
+EPSILON = 1e-8
 
 
 @dataclass(frozen=True)
@@ -70,7 +26,7 @@ class Peers:
 
 
 class Trainable(nn.Module):
-    """What a stepper moves: its forward gives the loss of windows and labels; `encoder` is what is kept in the end."""
+    """What a `Stepper` trains: `forward` gives the loss of windows and labels, `encoder` is what is kept."""
 
     encoder: nn.Module
 
@@ -101,16 +57,16 @@ class Objective(Trainable):
         both, twice = scaled.rows(torch.arange(len(scaled), device=labels.device).repeat(2)), labels.repeat(2)
         distorted = distort(both, config)
         batch = self.encoder.patch(corrupt(distorted, config))
-        encoded: Encoded = self.encoder(batch)
+        encoded: EncoderOutput = self.encoder(batch)
         loss = config.contrastive * self.contrast(encoded.embedding, twice)
         if config.decorrelation:
-            loss = loss + config.decorrelation * losses.decorrelation(encoded.gated.float(), encoded.valid)
+            loss = loss + config.decorrelation * decorrelation(encoded.gated.float(), encoded.valid)
         if self.prototypes is not None:
             weight = self.prototypes.weight
-            loss = loss + config.task * losses.classification(encoded.embedding, weight, twice, config.temperature)
+            loss = loss + config.task * classification(encoded.embedding, weight, twice, config.temperature)
         if encoded.reconstruction is not None:
             target = self.encoder.patch(distorted).patches
-            error = losses.reconstruction(encoded.reconstruction.float(), target, batch.inside)
+            error = reconstruction(encoded.reconstruction.float(), target, batch.inside)
             loss = loss + config.reconstruction * error
         return loss
 
@@ -119,18 +75,54 @@ class Objective(Trainable):
         keys, key_labels = self.peers.gather(embedding), self.peers.gather(labels)
         columns = torch.arange(len(keys), device=keys.device)
         own = columns == torch.arange(len(embedding), device=keys.device)[:, None] + self.peers.rank * len(embedding)
-        return losses.supervised_contrastive(embedding, labels, keys, key_labels, own, self.config.temperature)
+        return supervised_contrastive(embedding, labels, keys, key_labels, own, self.config.temperature)
 
 
 def distort(windows: WindowBatch, config: TrainConfig) -> WindowBatch:
-    """The same content on another clock and gain: what a reconstruction should give back."""
+    """Windows on another clock and gain: the target of a reconstruction."""
     if config.warp or config.shift:
         windows = views.warp(windows, config.warp, config.shift)
     return views.amplitude(windows, config.amplitude) if config.amplitude else windows
 
 
 def corrupt(windows: WindowBatch, config: TrainConfig) -> WindowBatch:
-    """The same content, seen badly."""
+    """Windows with noise and a hidden span: what the encoder sees."""
     if config.noise:
         windows = views.noise(windows, config.noise)
     return views.mask_span(windows, config.span_mask) if config.span_mask else windows
+
+
+def supervised_contrastive(
+    query: Tensor, query_labels: Tensor, key: Tensor, key_labels: Tensor, same: Tensor, temperature: float
+) -> Tensor:
+    """Mean over queries of -log p(positive), over all positives of each. `same` (Q, N) marks a query's own entry."""
+    scores = (query @ key.mT / temperature).masked_fill(same, -torch.inf)
+    log_share = scores - scores.logsumexp(1, keepdim=True)
+    positive = (query_labels[:, None] == key_labels) & ~same
+    count = positive.sum(1)
+    per_query = -torch.where(positive, log_share, 0.0).sum(1) / count.clamp(min=1)
+    return (per_query * (count > 0)).sum() / (count > 0).sum().clamp(min=1)
+
+
+def decorrelation(gated: Tensor, valid: Tensor) -> Tensor:
+    """Mean absolute cosine between different valid tokens of a window, averaged over the batch (Eq. decorrelation)."""
+    length = gated.norm(dim=-1)
+    cosine = (gated @ gated.mT) / (length[:, :, None] * length[:, None, :] + EPSILON)  # (B, K, K)
+    pair = valid[:, :, None] & valid[:, None, :]
+    pair = pair & ~torch.eye(valid.shape[1], dtype=torch.bool, device=valid.device)
+    count = pair.sum((1, 2))
+    per_window: Tensor = (cosine.abs() * pair).sum((1, 2)) / count.clamp(min=1)
+    return per_window.mean()
+
+
+def reconstruction(rebuilt: Tensor, target: Tensor, inside: Tensor) -> Tensor:
+    """Mean over valid patches of the squared distance to the clean patch, positions without a sample left out."""
+    error = ((rebuilt - target).square() * inside[..., None]).sum((2, 3))  # (B, K)
+    valid = inside.any(-1)
+    return (error * valid).sum() / valid.sum().clamp(min=1)
+
+
+def classification(embedding: Tensor, prototypes: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """The task loss where there are classes: cross-entropy over the cosine to each class's direction."""
+    cosine = embedding @ F.normalize(prototypes.float(), dim=1).mT  # (B, classes)
+    return F.cross_entropy(cosine / temperature, labels)

@@ -1,10 +1,11 @@
-"""What a killed training left behind, so that it goes on where it stood and ends with the same weights."""
+"""The state of a training on disk, so that a killed one resumes and ends with the same weights."""
 
 from __future__ import annotations
 
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -26,10 +27,10 @@ class RunState:
         self.file, self.run, self.writes = file, run, writes
         self.saved_at = time.monotonic()
 
-    def restore(self, stepper: Stepper, validation: Validation) -> int:
-        """The step to go on from: 0 where there is nothing to restore."""
+    def restore(self, stepper: Stepper, validation: Validation) -> tuple[int, list[dict[str, Any]]]:
+        """The step to go on from and the history until it: 0 and none where there is nothing to restore."""
         if self.file is None or not self.file.exists():
-            return 0
+            return 0, []
         try:
             with safe_open(self.file, framework="pt") as stored:
                 header = stored.metadata()
@@ -42,16 +43,17 @@ class RunState:
             )
         _take(tensors, stepper, validation)
         validation.best, validation.step = json.loads(header["validation"])
-        return int(header["step"])
+        return int(header["step"]), json.loads(header.get("history", "[]"))
 
-    def save_if_due(self, stepper: Stepper, validation: Validation, step: int) -> None:
+    def save_if_due(self, stepper: Stepper, validation: Validation, step: int, history: list[dict[str, Any]]) -> None:
         if time.monotonic() - self.saved_at >= EVERY_S:
-            self.save(stepper, validation, step)
+            self.save(stepper, validation, step, history)
 
-    def save(self, stepper: Stepper, validation: Validation, step: int) -> None:
+    def save(self, stepper: Stepper, validation: Validation, step: int, history: list[dict[str, Any]]) -> None:
         if self.file is None or not self.writes:
             return
-        header = {"run": self.run, "step": str(step), "validation": json.dumps([validation.best, validation.step])}
+        best = json.dumps([validation.best, validation.step])
+        header = {"run": self.run, "step": str(step), "validation": best, "history": json.dumps(history)}
         with atomic_file(self.file) as partial:
             save_file(_state(stepper, validation), partial, metadata=header)
         self.saved_at = time.monotonic()

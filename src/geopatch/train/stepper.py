@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geopatch.config import TrainConfig
 from geopatch.model.encoder import Encoder
 from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.train.launch import Team
-from geopatch.train.objective import Trainable, TrainConfig
+from geopatch.train.objective import Trainable
 
 EAGER_STEPS = 3  # before a capture: lazy set-up must not be recorded
-READ_EVERY = 10  # steps between two readings of the loss on a GPU: each one waits for the device
 
 
 class LazyScaled:
@@ -62,7 +62,6 @@ class Stepper:
         self.warm_steps = 0
         self.index = torch.empty(0)
         self.value = torch.zeros((), device=self.device)
-        self._last = math.nan
         objective.train()
 
     def step(self, index: Tensor, number: int) -> None:
@@ -76,11 +75,10 @@ class Stepper:
         else:
             self._warm_up(index.to(self.device))
 
-    def loss(self, step: int) -> float:
-        """The loss of the latest step; on a GPU of the latest step that was read."""
-        if not self.cuda or step % READ_EVERY == 0 or step == self.steps:
-            self._last = float(self.value)
-        return self._last
+    @property
+    def loss(self) -> float:
+        """The loss of the latest step; reading it waits for the device."""
+        return float(self.value)
 
     def _eager(self, index: Tensor) -> None:
         self.optimizer.zero_grad(set_to_none=True)

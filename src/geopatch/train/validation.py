@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from geopatch.patches import WindowBatch
-from geopatch.train.objective import Trainable, TrainConfig
+from geopatch.train.objective import Trainable
 
-FEWEST = 100  # windows; fewer cannot choose
-MOST = 1024  # more make a choice no better, and they are held in memory
+MIN_WINDOWS = 100  # fewer cannot choose
+MAX_WINDOWS = 1024  # more make a choice no better, and they are held in memory
 
 
 class Validation:
@@ -27,13 +27,16 @@ class Validation:
     def __bool__(self) -> bool:
         return self.windows is not None and len(self.windows) > 0
 
-    def choose(self, step: int) -> None:
+    def choose(self, step: int) -> float:
+        """Keep the weights if they are the best so far; the loss on the validation windows."""
         loss = self._loss()
         if self.best is None or loss < self.best:
             self.best, self.step = loss, step
             self.weights = {name: value.clone() for name, value in self.objective.encoder.state_dict().items()}
+        return loss
 
     def keep(self) -> int:
+        """Take the best weights back, and say from which step they are."""
         self.objective.encoder.load_state_dict(self.weights)
         return self.step
 
@@ -49,14 +52,14 @@ class Validation:
         return loss
 
 
-def split_validation(labels: Tensor, config: TrainConfig, *, labelled: bool) -> tuple[Tensor, Tensor]:
+def split_validation(labels: Tensor, share: float, seed: int, *, labelled: bool) -> tuple[Tensor, Tensor]:
     """Indices to train on and to choose by: the same share of every class, or nothing where too few would remain."""
-    share = min(config.validation, MOST / len(labels))
+    share = min(share, MAX_WINDOWS / len(labels))
     count = round(len(labels) * share)
     everything = torch.arange(len(labels))
-    if count < FEWEST:
+    if count < MIN_WINDOWS:
         return everything, everything[:0]
-    generator = torch.Generator().manual_seed(config.seed)
+    generator = torch.Generator().manual_seed(seed)
     shuffled = torch.randperm(len(labels), generator=generator)
     if not labelled:
         return shuffled[count:].sort().values, shuffled[:count].sort().values
@@ -72,7 +75,7 @@ def split_validation(labels: Tensor, config: TrainConfig, *, labelled: bool) -> 
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Random numbers of our own; the caller's go on as if nothing had happened."""
+    """Seed torch inside the block; the caller's random state is restored after it."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)

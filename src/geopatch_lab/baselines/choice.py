@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.config import TrainConfig
 from geopatch.data.collection import Collection
 from geopatch.errors import SignalError, at_least
-from geopatch.train.objective import TrainConfig
 from geopatch_lab.baselines.method import AMPLITUDES, Floats
 from geopatch_lab.baselines.registry import make
 

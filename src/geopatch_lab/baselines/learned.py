@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from geopatch.config import TrainConfig
 from geopatch.model.encoder import zscore
 from geopatch.patches import WindowBatch, stack
 from geopatch.signal import Signal
-from geopatch.train import losses
 from geopatch.train.fit import CHOICES_PER_RUN, batches
-from geopatch.train.objective import Trainable, TrainConfig, corrupt, distort
+from geopatch.train.objective import Trainable, classification, corrupt, distort, supervised_contrastive
 from geopatch.train.stepper import Stepper
 from geopatch.train.validation import Validation, seeded, split_validation
 from geopatch_lab.baselines.layers import EMBEDDING
@@ -61,8 +61,8 @@ class Supervised(Trainable):
         both, twice = scaled.rows(torch.arange(len(scaled), device=labels.device).repeat(2)), labels.repeat(2)
         embedding = self.encoder(corrupt(distort(both, config), config))
         own = torch.eye(len(twice), dtype=torch.bool, device=twice.device)
-        contrast = losses.supervised_contrastive(embedding, twice, embedding, twice, own, config.temperature)
-        task = losses.classification(embedding, self.prototypes.weight, twice, config.temperature)
+        contrast = supervised_contrastive(embedding, twice, embedding, twice, own, config.temperature)
+        task = classification(embedding, self.prototypes.weight, twice, config.temperature)
         return config.contrastive * contrast + config.task * task
 
 
@@ -88,13 +88,14 @@ class Learned(Embedder):
         self.network: Network | None = None
 
     def fit(self, signals: Sequence[Signal], labels: Any, seed: int) -> None:
-        windows, config = stack(signals), replace(self.train, seed=seed)
+        windows, config = stack(signals), self.train
         scale = Scale.learn(self.amplitude, windows)
         with seeded(seed, self.device):
             network = Network(self.build(windows.values.shape[2], windows.values.shape[1]), self.amplitude)
             objective, targets, config = self._aim(network, labels, len(signals), config)
             objective.to(self.device)
-            run(objective, scale.units(windows).to(self.device), targets.to(self.device), config, self.batch_size)
+            scaled = scale.units(windows).to(self.device)
+            run(objective, scaled, targets.to(self.device), config, self.batch_size, seed)
         self.scale, self.network = scale, network.eval()
 
     @torch.inference_mode()
@@ -116,14 +117,16 @@ class Learned(Embedder):
         return Supervised(network, int(numbers.max()) + 1, config), numbers, config
 
 
-def run(objective: Trainable, scaled: WindowBatch, targets: Tensor, config: TrainConfig, batch: int | None) -> None:
+def run(
+    objective: Trainable, scaled: WindowBatch, targets: Tensor, config: TrainConfig, batch: int | None, seed: int
+) -> None:
     """All steps of one training; on a GPU as a CUDA graph. A smaller batch of a paper's own changes no step count."""
-    kept, held_out = split_validation(targets.cpu(), config, labelled=True)
+    kept, held_out = split_validation(targets.cpu(), config.validation, seed, labelled=True)
     steps = config.steps(len(kept))
     stepper = Stepper(objective, scaled, targets, config, steps)
     aside = held_out.to(targets.device)
     validate = Validation(objective, scaled.rows(aside), targets[aside])
-    order = batches(kept, min(batch or config.batch_size, len(kept)), steps, config.seed)
+    order = batches(kept, min(batch or config.batch_size, len(kept)), steps, seed)
     every = max(steps // CHOICES_PER_RUN, 1)
     for step in range(steps):
         stepper.step(order[step], step)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from geopatch.config import TrainConfig
 from geopatch.errors import one_of
-from geopatch.train.objective import TrainConfig
 from geopatch_lab.baselines.classical import Catch22, Euclidean
 from geopatch_lab.baselines.dtw import DTW
 from geopatch_lab.baselines.inceptiontime import InceptionTime

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from geopatch.config import TrainConfig
 from geopatch.patches import WindowBatch
-from geopatch.train.objective import Trainable, TrainConfig
+from geopatch.train.objective import Trainable
 from geopatch_lab.baselines.layers import SameConv, everywhere, max_over_time
 from geopatch_lab.baselines.learned import Network
 

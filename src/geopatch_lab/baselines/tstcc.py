@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from geopatch.config import TrainConfig
 from geopatch.patches import WindowBatch
-from geopatch.train.objective import Trainable, TrainConfig
+from geopatch.train.objective import Trainable
 from geopatch_lab.baselines.layers import Norm, SameConv, everywhere, halved
 from geopatch_lab.baselines.learned import Network
 from geopatch_lab.baselines.transformer import attention_layer

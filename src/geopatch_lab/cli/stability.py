@@ -13,6 +13,7 @@ import numpy as np
 
 from geopatch import plot
 from geopatch.cli import options, sets
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.data import load_split, read
 from geopatch.data.catalog import CATALOG
 from geopatch.data.sample import ecg_windows
@@ -20,8 +21,6 @@ from geopatch.errors import ConfigError, one_of
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Trained, train
 from geopatch.evaluate.task import Task, task, thinned
-from geopatch.model import ModelConfig
-from geopatch.train import TrainConfig
 from geopatch_lab.cli.stability_tables import print_stability
 from geopatch_lab.plot.stability import FIGURES
 from geopatch_lab.stability import FULL, QUICK, StabilityRow, append_stability, measure_stability
@@ -114,7 +113,7 @@ def _trained(
         if any(value is not None for value in config.values()):
             raise ConfigError("--model measures a model that is trained; leave training flags out")
         estimator = GeoPatch.load(flags["model"], device=flags["device"])
-        return Trained(estimator, str(flags["model"]), estimator.seed, 0.0), None
+        return Trained(estimator, str(flags["model"]), estimator.seed_, 0.0), None
     model, settings = options.model_config(flags["preset"], config), _settings(data, config, quick=quick)
     fixed, adaptive = (
         _fit(data_task, replace(model, boundaries=rule), settings, flags, quiet=quiet) for rule in ("fixed", "adaptive")
@@ -140,6 +139,6 @@ def _fit(
         click.echo(f"training on {len(data_task.train)} windows, {model.boundaries} patches", err=True)
     preset = flags["preset"]
     estimator = GeoPatch(
-        preset, model=model, train=settings, seed=flags["seed"], device=flags["device"], progress=not quiet
+        model=model, train=settings, random_state=flags["seed"], device=flags["device"], progress=not quiet
     )
     return train(data_task.train, estimator, preset)

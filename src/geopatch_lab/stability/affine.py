@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from geopatch.config import PatchConfig
 from geopatch.errors import SignalError
 from geopatch.geometry import EPSILON, affine_residual, local_residual
-from geopatch.patches import PatchConfig, cut, stack
+from geopatch.patches import cut, stack
 from geopatch.scaffold import fixed_scaffold
 from geopatch.signal import Signal
 from geopatch_lab.stability.finding import Finding

@@ -20,10 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geopatch.config import DESCRIPTORS, ModelConfig
 from geopatch.errors import ConfigError, SignalError, one_of
 from geopatch.evaluate.stress import SEED
-from geopatch.geometry import DESCRIPTORS, geometry, motion
-from geopatch.model.encoder import Encoder, ModelConfig
+from geopatch.geometry import geometry, motion
+from geopatch.model.encoder import Encoder
 from geopatch.patches import PatchBatch, cut, stack
 from geopatch.scaffold import Scaffold, adaptive_scaffold, fixed_scaffold, random_scaffold
 from geopatch.signal import Signal

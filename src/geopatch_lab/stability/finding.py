@@ -56,7 +56,7 @@ class StabilityRow(Finding):
 
 def stability_rows(findings: Iterable[Finding], trained: Trained, test: Collection) -> list[StabilityRow]:
     """Findings of one model on one collection, with where they come from."""
-    origin: dict[str, Any] = {key: value for key, value in trained.told().items() if key != "fit_s"}
+    origin: dict[str, Any] = {key: value for key, value in trained.as_row().items() if key != "fit_s"}
     origin |= {"data": test.name, "data_digest": test.digest()[:12]}
     return [StabilityRow(one.topic, one.setting, one.values, one.count, **origin) for one in findings]
 

@@ -21,13 +21,14 @@ from torch import Tensor
 
 from geopatch.encoding import Encoding
 from geopatch.errors import SignalError, one_of
-from geopatch.evaluate.retrieval import Encoded, score
+from geopatch.evaluate.retrieval import EncodedSide, score
 from geopatch.protocol import Labels, Mask, Places, Protocol
-from geopatch.scoring import LOCAL, SCORERS, similarities
+from geopatch.scoring import SCORERS, encoded_scorers, similarities
 from geopatch_lab.stability.finding import Finding, Numbers
 
 STRONGEST = "strongest"
-PREFERRING = (*SCORERS, STRONGEST)
+LATE = tuple(name for name in encoded_scorers() if SCORERS[name].tokens is not None)
+PREFERRING = (*encoded_scorers(), STRONGEST)
 OWN = ("any", "apart")  # of the query's record: any window, or those that do not overlap it
 PROTOCOLS = (
     "standard",
@@ -55,16 +56,16 @@ def token_scores(query: Encoding, gallery: Encoding, device: torch.device | str 
     """Every scorer over all pairs (Q, N), without a shortlist, and the strongest single match."""
     query_parts, gallery_parts = _tensors(query, device), _tensors(gallery, device)
     cosine = query_parts[0] @ gallery_parts[0].mT
-    rows: dict[str, list[Tensor]] = {name: [] for name in (*LOCAL, STRONGEST)}
+    rows: dict[str, list[Tensor]] = {name: [] for name in (*LATE, STRONGEST)}
     step = max(PAIRS // len(gallery_parts[0]), 1)
     for start in range(0, len(cosine), step):
         part = slice(start, start + step)
         tokens = gallery_parts[1][None].expand(len(cosine[part]), *gallery_parts[1].shape)
         valid = gallery_parts[2][None].expand(len(cosine[part]), *gallery_parts[2].shape)
         similarity = similarities(query_parts[1][part], query_parts[2][part], tokens, valid)
-        for name, (local, _) in LOCAL.items():
-            rows[name].append(local(cosine[part], similarity))
-        rows[STRONGEST].append(similarity.flatten(2).amax(2))
+        for name in LATE:
+            rows[name].append(SCORERS[name].combine(cosine[part], similarity))
+        rows[STRONGEST].append(similarity.amax((1, 3)))
     return {"cosine": cosine.cpu().numpy()} | {name: torch.cat(parts).cpu().numpy() for name, parts in rows.items()}
 
 
@@ -107,7 +108,7 @@ def dominance(own: Numbers, other: Numbers) -> tuple[float, float]:
     return float(gap.max(initial=0.0)), float((-gap).max(initial=0.0))
 
 
-def preference_findings(query: Encoded, gallery: Encoded, device: torch.device | str = "cpu") -> list[Finding]:
+def preference_findings(query: EncodedSide, gallery: EncodedSide, device: torch.device | str = "cpu") -> list[Finding]:
     """The preference of each scorer, and what the proposition assumes and says of each."""
     scores = token_scores(query.encoding, gallery.encoding, device)
     return [
@@ -136,13 +137,13 @@ def _findings(scores: Numbers, own: Mask, other: Mask, scorer: str, kind: str) -
 
 
 def protocol_findings(
-    query: Encoded, gallery: Encoded, protocols: Sequence[str] = PROTOCOLS, device: torch.device | str = "cpu"
+    query: EncodedSide, gallery: EncodedSide, protocols: Sequence[str] = PROTOCOLS, device: torch.device | str = "cpu"
 ) -> list[Finding]:
     """R@1 and mAP of every scorer under every protocol: does one scorer win them all?"""
     findings = []
     for name in protocols:
         protocol = Protocol(name)
-        for scorer in SCORERS:
+        for scorer in encoded_scorers():
             scores = score(query, gallery, protocol, scorer, device)
             setting: dict[str, str | float] = {"protocol": name, "digest": protocol.digest, "scorer": scorer}
             findings.append(Finding("protocol", setting, scores.as_dict(), scores.queries))
@@ -161,7 +162,7 @@ def best_scorers(findings: Sequence[Finding], metric: str = "recall@1") -> dict[
     }
 
 
-def queried(encoded: Encoded, places: npt.NDArray[np.intp]) -> Encoded:
+def queried(encoded: EncodedSide, places: npt.NDArray[np.intp]) -> EncodedSide:
     """Some of the windows as queries."""
     encoding, where = encoded.encoding, encoded.where
     picked = Encoding(

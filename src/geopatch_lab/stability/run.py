@@ -9,7 +9,7 @@ import numpy as np
 
 from geopatch.data.collection import Collection
 from geopatch.errors import ConfigError, at_least
-from geopatch.evaluate.retrieval import Encoded, Trained, check_labels
+from geopatch.evaluate.retrieval import EncodedSide, Trained, check_labels
 from geopatch.evaluate.task import check_sense
 from geopatch.protocol import Protocol, places
 from geopatch_lab.stability.affine import affine_findings
@@ -88,7 +88,7 @@ def _affine(trained: Trained, test: Collection, size: Size) -> list[Finding]:
 
 def _retrieval(trained: Trained, test: Collection, size: Size) -> list[Finding]:
     assert test.labels is not None
-    encoded = Encoded(trained.estimator.encode(test.signals), places(test.signals), test.labels)
+    encoded = EncodedSide(trained.estimator.encode(test.signals), places(test.signals), test.labels)
     protocols = [name for name in PROTOCOLS if _sensible(test, name)]
     queries = queried(encoded, _evenly(len(test), size.queries))
     margins = [
@@ -101,7 +101,7 @@ def _retrieval(trained: Trained, test: Collection, size: Size) -> list[Finding]:
     return margins + preferred + protocol_findings(encoded, encoded, protocols, trained.device)
 
 
-def _margins(encoded: Encoded, name: str, size: Size) -> list[Finding]:
+def _margins(encoded: EncodedSide, name: str, size: Size) -> list[Finding]:
     protocol = Protocol(name)
     candidate = protocol.candidates(encoded.where, encoded.where)
     relevant = protocol.relevant(encoded.where, encoded.where, encoded.labels, encoded.labels)

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from geopatch.config import DESCRIPTORS, PRESETS, ModelConfig, TrainConfig
 from geopatch.errors import one_of
-from geopatch.geometry import DESCRIPTORS
-from geopatch.model.encoder import PRESETS, ModelConfig
-from geopatch.train.objective import TrainConfig
 
 FULL = "default"
 RECONSTRUCTION = 0.1  # weight of the loss where it is switched on

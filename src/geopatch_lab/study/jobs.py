@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from geopatch.config import TrainConfig
 from geopatch.errors import DataError, one_of
 from geopatch.storage import atomic_file
-from geopatch.train.objective import TrainConfig
 from geopatch_lab.baselines.registry import METHODS, NETWORKS
 from geopatch_lab.study import paper, sets
 from geopatch_lab.study.ablations import ALL_ABLATIONS, ENCODERS, FULL

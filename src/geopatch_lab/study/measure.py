@@ -15,7 +15,7 @@ from geopatch.evaluate.retrieval import DEFAULT_STRESSES
 from geopatch.evaluate.stress import STRESSES
 from geopatch.evaluate.task import Task, check_sense
 from geopatch.protocol import MEANING, Protocol
-from geopatch.scoring import SCORERS
+from geopatch.scoring import encoded_scorers
 from geopatch.storage import atomic_file
 from geopatch_lab.baselines import Choice, better_amplitude, make
 from geopatch_lab.rival import evaluate_rival, train_rival
@@ -46,9 +46,9 @@ def _named(job: Job, row: Row) -> str:
 def _encoder(job: Job, task: Task, device: str) -> Iterator[Row]:
     assert task.train is not None
     chosen = setting(job.method, job.budget)
-    estimator = GeoPatch(model=chosen.model, train=chosen.train, seed=job.seed, device=device)
+    estimator = GeoPatch(model=chosen.model, train=chosen.train, random_state=job.seed, device=device)
     trained = train(task.train, estimator, job.method)
-    scorers = ABLATION_SCORERS if job.method in ALL_ABLATIONS else SCORERS
+    scorers = ABLATION_SCORERS if job.method in ALL_ABLATIONS else encoded_scorers()
     for protocol in protocols(task):
         stresses = _stresses(job) if protocol.name == "standard" else ("clean",)
         yield from evaluate(

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median, variance
 
-from geopatch.evaluate.metrics import CLASS_MEAN
-from geopatch.evaluate.rows import Row
+from geopatch.evaluate.rows import CLASS_MEAN, Row
 from geopatch.evaluate.stress import Stress
 from geopatch_lab.baselines.registry import METHODS
 from geopatch_lab.rival import SCORER as OWN

@@ -8,7 +8,7 @@ from statistics import mean
 
 from geopatch.evaluate.rows import Row
 from geopatch.evaluate.stress import KINDS
-from geopatch.scoring import SCORERS
+from geopatch.scoring import encoded_scorers
 from geopatch_lab.baselines.registry import METHODS
 from geopatch_lab.study import paper
 from geopatch_lab.study.ablations import ALL_ABLATIONS, FULL
@@ -126,11 +126,11 @@ def late_table(scores: StudyScores) -> str:
             for protocol in dict.fromkeys(row.protocol for row in scores.rows):
                 line = _late_line(scores, Condition(data, method, target, protocol))
                 lines += [line] if line else []
-    return markdown(["encoder", "set, target", "protocol", *SCORERS, "the paper: base, MaxSim"], lines)
+    return markdown(["encoder", "set, target", "protocol", *encoded_scorers(), "the paper: base, MaxSim"], lines)
 
 
 def _late_line(scores: StudyScores, condition: Condition) -> list[str] | None:
-    conditions = [replace(condition, scorer=scorer) for scorer in SCORERS]
+    conditions = [replace(condition, scorer=scorer) for scorer in encoded_scorers()]
     if scores.value(conditions[0]) is None:
         return None
     cells = [cell(scores.value(one), scores.value(one, MAP)) for one in conditions]

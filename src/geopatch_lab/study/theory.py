@@ -51,7 +51,7 @@ def findings(job: Job, packs: Path, device: str) -> list[StabilityRow]:
 def _trained(job: Job, learned: Collection, rule: str, device: str) -> Trained:
     chosen = setting(job.method, job.budget)
     model = replace(chosen.model, boundaries=rule)
-    return train(learned, GeoPatch(model=model, train=chosen.train, seed=job.seed, device=device), job.method)
+    return train(learned, GeoPatch(model=model, train=chosen.train, random_state=job.seed, device=device), job.method)
 
 
 def compact_stability(rows: Iterable[StabilityRow]) -> list[StabilityRow]:

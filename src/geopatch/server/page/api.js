@@ -1,12 +1,13 @@
-// Talk to the server. Every refusal becomes an Error with the server's one line.
+// Requests to the server. Every refusal becomes an Error with the server's one line.
 
 const KEY = "geopatch-token";
+const RECORD_POINTS = 40000, DETAIL_POINTS = 8000; // rows in a drawing of a record, and of a part of it
 
 export class Refused extends Error {
   constructor(status, line) { super(line); this.status = status; }
 }
 
-async function askForToken() {
+async function requestToken() {
   const dialog = document.getElementById("token-dialog");
   const field = document.getElementById("token");
   dialog.showModal();
@@ -26,8 +27,9 @@ async function call(path, init = {}) {
     if (error.name === "AbortError") throw error;
     throw new Refused(0, "The server does not answer. Is it still running?");
   }
-  if (response.status === 401 && await askForToken()) return call(path, init);
+  if (response.status === 401 && await requestToken()) return call(path, init);
   const body = await response.json().catch(() => ({}));
+  init.signal?.throwIfAborted();
   if (!response.ok) throw new Refused(response.status, body.detail || `the server answered ${response.status}`);
   return body;
 }
@@ -35,18 +37,34 @@ async function call(path, init = {}) {
 const post = (path, body, signal) =>
   call(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
 
+// Only the newest request of a kind counts: starting one aborts the one before, whose answer is dropped if it comes still.
+export class Newest {
+  start() {
+    this.abort();
+    this.controller = new AbortController();
+    return this.controller.signal;
+  }
+
+  abort() { this.controller?.abort(); }
+}
+
 export const info = () => call("/api/info");
 export const openapi = () => call("/api/openapi.json");
-export const records = contains => call(`/api/records?limit=200&contains=${encodeURIComponent(contains)}`);
+export const records = (contains, signal) => call(`/api/records?${new URLSearchParams({ limit: 200, contains })}`, { signal });
 export const search = (body, signal) => post("/api/search", body, signal);
 export const explain = (body, signal) => post("/api/explain", body, signal);
-export const storedWindow = id => call(`/api/window?id=${encodeURIComponent(id)}`);
-export const record = async name => drawn(await call(`/api/record?name=${encodeURIComponent(name)}`));
+export const storedWindow = (id, signal) => call(`/api/window?${new URLSearchParams({ id })}`, { signal });
+export const record = (name, signal) => drawing({ name, points: RECORD_POINTS }, signal);
+export const recordPart = (name, start_s, stop_s, signal) => drawing({ name, start_s, stop_s, points: DETAIL_POINTS }, signal);
 
-export async function read(files) {
+async function drawing(params, signal) {
+  return drawn(await call(`/api/record?${new URLSearchParams(params)}`, { signal }));
+}
+
+export async function read(files, signal) {
   const form = new FormData();
   for (const file of files) form.append("file", file, file.name);
-  return drawn(await call("/api/read", { method: "POST", body: form }));
+  return drawn(await call("/api/read", { method: "POST", body: form, signal }));
 }
 
 export function toBase64(floats) {
@@ -61,9 +79,9 @@ export function fromBase64(text) {
   return new Float32Array(bytes.buffer);
 }
 
-// A signal for drawing: values as one Float32Array a channel.
-export function drawn({ data, samples, width, ...told }) {
-  return { ...told, samples, columns: split(fromBase64(data), samples, width) };
+// A signal for drawing: values as one Float32Array a channel; `rate_hz` is null where it is not known.
+function drawn({ data, width, rate_known, ...signal }) {
+  return { ...signal, rate_hz: rate_known ? signal.rate_hz : null, columns: split(fromBase64(data), signal.samples, width) };
 }
 
 export function split(flat, samples, width) {

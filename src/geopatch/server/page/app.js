@@ -1,7 +1,7 @@
-// The page: what is searched by, how, and what was found.
+// The page: the query, the options of the search, and its hits.
 
 import * as api from "/page/api.js";
-import { element, seconds } from "/page/draw.js";
+import { clock, element, time, unit } from "/page/draw.js";
 import { Filters } from "/page/filters.js";
 import { Hits } from "/page/hits.js";
 import { fromHash, toHash } from "/page/link.js";
@@ -10,32 +10,29 @@ import { QueryPlot } from "/page/plot.js";
 
 const $ = id => document.getElementById(id);
 const SCORERS = {
-  cosine: "One vector a window: the quickest.",
-  maxsim: "Each patch of the query looks for its best patch in the window.",
+  cosine: "One vector per window: the fastest.",
+  maxsim: "For each patch of the query, its best patch in the window.",
   fused: "The vector and the patches together, in both directions.",
   bridge: "As maxsim, with a soft choice of the best patch.",
-  dtw: "Fused, less the distance that remains when time is bent to lay the values over each other. Slow.",
+  dtw: "Fused, less the distance between the values after time warping. Slow.",
 };
 const PROTOCOLS = { "": "every window", "strict-nonoverlap": "not those that overlap the query", "strict-cross-record": "other records only" };
 
-const state = { source: null, signal: null, span: null, answer: null, hit: null, picked: [], searched: false };
-let told = null, running = null;
+const state = { source: null, signal: null, span: null, request: null, answer: null, hit: null, picked: [], searched: false };
+const searches = new api.Newest(), openings = new api.Newest(), details = new api.Newest(), lists = new api.Newest();
+let gallery = null;
 
-const plot = new QueryPlot($("plot"), $("overview"), span => {
-  state.span = span;
-  $("start").value = seconds(span[0]);
-  $("stop").value = seconds(span[1]);
-});
+const plot = new QueryPlot($("plot"), $("overview"), marked, loadPart);
 const hits = new Hits($("hits"), (id, scroll) => explain(id, scroll));
 const filters = new Filters($("fields"), $("where"), $("clear-filters"), () => again());
 
-// ---- what to search by
+// ---- the query
 
 async function listRecords() {
-  const { total, records } = await api.records($("record-find").value);
+  const { total, records } = await api.records($("record-find").value, lists.start());
   const nodes = records.map(one => {
     const node = element("li", { role: "option", id: `record-${one.name}` }, element("span", { title: one.name }, one.name),
-      element("small", {}, `${one.windows} windows · ${seconds(one.stop_s - one.start_s)} s`));
+      element("small", {}, `${one.windows.toLocaleString("en")} windows · ${time(one.stop_s - one.start_s)} ${unit(gallery)}`));
     node.dataset.name = one.name;
     node.setAttribute("aria-selected", String(state.source?.kind === "record" && state.source.name === one.name));
     return node;
@@ -61,43 +58,69 @@ function recordKey(event) {
 }
 
 const pick = name => attempt(async () => {
-  show({ kind: "record", name }, await api.record(name));
+  show({ kind: "record", name }, await api.record(name, openings.start()));
 }, () => pick(name));
 
 const openFiles = list => attempt(async () => {
   if (!list.length) return;
-  const signal = await api.read(list);
-  show({ kind: "file", name: signal.id, rate_known: signal.rate_known }, signal.rate_known ? signal : { ...signal, rate_hz: told.rate_hz });
+  const signal = await api.read(list, openings.start());
+  show({ kind: "file", name: signal.id, rate_known: signal.rate_hz !== null }, atRate(signal, signal.rate_hz ?? gallery.rate_hz));
 }, () => openFiles(list));
+
+function atRate(signal, rate_hz) {
+  const timed = { ...signal, rate_hz };
+  return { ...timed, stop_s: signal.start_s + signal.samples / clock(timed) };
+}
+
+function marked(span) {
+  const same = state.span?.every((edge, n) => edge === span[n]);
+  state.span = span;
+  $("start").value = time(span[0]);
+  $("stop").value = time(span[1]);
+  if (!same && state.searched) outdate();
+}
+
+// The hits on the page, or on their way, are not those of the query any more.
+function outdate() {
+  searches.abort();
+  hits.outdate();
+  state.hit = null;
+  $("link").disabled = true;
+  $("took").textContent = "The query has changed: search again.";
+}
+
+async function loadPart(start_s, stop_s) {
+  let part = null;
+  await attempt(async () => { part = await api.recordPart(state.source.name, start_s, stop_s, details.start()); });
+  return part;
+}
 
 function show(source, signal, span = null) {
   problem(null);
-  if (!span) settle();
-  Object.assign(state, { source, signal, hit: null, answer: null, searched: false });
-  state.picked = signal.columns.map((_, c) => c).slice(0, told.channels || signal.columns.length);
+  searches.abort();
+  details.abort();
+  hits.replace();
+  if (!span) history.replaceState(null, "", location.pathname);
+  Object.assign(state, { source, signal, span: null, hit: null, answer: null, searched: false });
+  state.picked = signal.columns.map((_, c) => c).slice(0, gallery.channels || signal.columns.length);
   $("query-empty").hidden = true;
   $("plots").hidden = false;
   $("rate-label").hidden = source.kind !== "file" || source.rate_known !== false;
-  $("rate").value = signal.rate_hz;
-  $("query-told").textContent = `${source.kind === "file" ? source.name : `record ${source.name}`} · ${seconds(signal.samples / signal.rate_hz)} s at ${signal.rate_hz} Hz`;
+  $("rate").value = signal.rate_hz ?? "";
+  for (const node of document.querySelectorAll(".query-unit")) node.textContent = unit(signal);
+  const rate = signal.rate_hz === null ? "" : ` at ${signal.rate_hz} Hz`;
+  $("query-summary").textContent = `${source.kind === "file" ? source.name : `record ${source.name}`} · ${time(signal.stop_s - signal.start_s)} ${unit(signal)}${rate}`;
   for (const node of $("records").children) node.setAttribute("aria-selected", String(source.kind === "record" && node.dataset.name === source.name));
   showChannels();
   $("protocol").disabled = source.kind === "file"; // a file is of no stored record
   if (!span) $("results").hidden = true;
-  plot.show(signal, told.window_s, span);
-}
-
-function settle() {
-  running?.abort();
-  hits.close();
-  $("hits").replaceChildren();
-  history.replaceState(null, "", location.pathname);
+  plot.show(signal, gallery.rate_hz === null ? gallery.window_s / clock(signal) : gallery.window_s, span);
 }
 
 // A file may have more channels than the model takes: the user says which.
 function showChannels() {
   const { columns, channels } = state.signal;
-  const choose = state.source.kind === "file" && told.channels > 0 && columns.length > told.channels;
+  const choose = state.source.kind === "file" && gallery.channels > 0 && columns.length > gallery.channels;
   $("channels").hidden = !choose;
   $("channels").replaceChildren(...(choose ? columns.map((_, c) => {
     const box = element("input", { type: "checkbox", checked: state.picked.includes(c) });
@@ -111,18 +134,18 @@ function showChannels() {
 
 // ---- searching
 
-function question() {
+function query() {
   const { source, signal, span } = state;
   if (source.kind === "record") return { record: source.name, start_s: span[0], stop_s: span[1] };
   if (source.kind === "id") return { id: source.name };
-  const [first, last] = span.map(second => Math.round((second - signal.start_s) * signal.rate_hz));
+  const [first, last] = span.map(second => Math.round((second - signal.start_s) * clock(signal)));
   const values = [];
   for (let t = first; t < last; t++) values.push(state.picked.map(c => Number.isNaN(signal.columns[c][t]) ? null : signal.columns[c][t]));
   const names = signal.channels.length ? state.picked.map(c => signal.channels[c]) : [];
   return { signal: { values, rate_hz: signal.rate_hz, channels: names, id: source.name } };
 }
 
-function settings() {
+function options() {
   state.scorer = document.querySelector("#scorers input:checked")?.value || "fused";
   state.protocol = $("protocol").value;
   state.k = Math.min(Math.max(Math.round(+$("k").value) || 12, 1), 100);
@@ -130,36 +153,32 @@ function settings() {
   state.tempos = $("tempos").checked;
   state.where = filters.where();
   const strict = state.protocol && state.source.kind === "file";
-  return { query: question(), k: state.k, scorer: state.scorer, protocol: strict ? null : state.protocol || null, min_gap_s: state.gap, tempos: state.tempos, where: state.where };
+  return { query: query(), k: state.k, scorer: state.scorer, protocol: strict ? null : state.protocol || null, min_gap_s: state.gap, tempos: state.tempos, where: state.where };
 }
 
 async function search(wanted = null) {
   if (!state.source) return;
-  running?.abort();
-  const own = running = new AbortController();
-  Object.assign(state, { searched: true, hit: null });
+  const signal = searches.start();
+  const request = options();
+  Object.assign(state, { request, searched: true, hit: null });
   $("results").hidden = false;
-  hits.close();
   $("took").textContent = "searching …";
   problem(null);
-  const body = settings();
-  hits.loading(body.k);
+  hits.loading(request.k);
   try {
     const start = performance.now();
-    const answer = await api.search({ ...body, certify: true, windows: true }, own.signal);
-    if (own !== running) return;
+    const answer = await api.search({ ...request, certify: true, windows: true }, signal);
     state.answer = answer;
-    const all = performance.now() - start;
-    $("took").textContent = `${answer.hits.length} of ${told.windows.toLocaleString("en")} windows in ${answer.took_ms.toFixed(1)} ms (${all.toFixed(0)} ms with the way there and back)`;
-    if (answer.hits.length) hits.show(answer, 0);
-    else hits.nothing("No window may be found: the filter or the protocol leaves none.", state.where ? () => { filters.reset(); filters.told(); } : null);
+    const total_ms = performance.now() - start;
+    $("took").textContent = `${answer.hits.length} of ${gallery.windows.toLocaleString("en")} windows in ${answer.took_ms.toFixed(1)} ms (${total_ms.toFixed(0)} ms with the network)`;
+    if (answer.hits.length) hits.show(answer, 0, gallery);
+    else hits.nothing("No window to search in: the filter or the protocol excludes all.", state.where ? () => { filters.reset(); filters.notify(); } : null);
     remember();
     if (wanted && answer.hits.some(hit => hit.id === wanted)) await explain(wanted, false);
   } catch (error) {
     if (error.name === "AbortError") return;
     $("took").textContent = "";
-    $("hits").replaceChildren();
-    $("hits").removeAttribute("aria-busy");
+    hits.replace();
     problem(error, () => search(wanted));
   }
 }
@@ -170,10 +189,10 @@ async function explain(id, scroll) {
   state.hit = id;
   hits.select(id);
   try {
-    const answer = await api.explain({ ...settings(), hit: id }, running?.signal);
+    const answer = await api.explain({ ...state.request, hit: id }, searches.controller.signal);
     if (state.hit !== id) return;
     hits.panel.hidden = false;
-    const { title, close } = showMatch(hits.panel, answer, 0, $("hits").clientWidth);
+    const { title, close } = showMatch(hits.panel, answer, 0, $("hits").clientWidth, gallery);
     hits.open();
     close.addEventListener("click", () => {
       hits.close();
@@ -201,47 +220,51 @@ function problem(error, retry = null) {
   if (error === null) return;
   $("results").hidden = false;
   const button = retry ? element("button", { class: "quiet", type: "button", onclick: retry }, "Try again") : null;
-  $("problem").replaceChildren(element("span", {}, error.message), ...(button ? [button] : []));
+  $("problem").replaceChildren(element("span", {}, error.message.replaceAll("; ", ";\n")), ...(button ? [button] : []));
 }
 
 async function attempt(work, retry) {
-  try { await work(); } catch (error) { problem(error, retry); }
+  try { await work(); } catch (error) { if (error.name !== "AbortError") problem(error, retry); }
 }
 
 // ---- start
 
 function offer() {
-  $("scorers").append(...told.scorers.map(name => {
+  $("scorers").append(...gallery.scorers.map(name => {
     const box = element("input", { type: "radio", name: "scorer", value: name, checked: name === "fused" });
-    box.addEventListener("change", () => { $("scorer-told").textContent = SCORERS[name] || ""; again(); });
+    box.addEventListener("change", () => { $("scorer-hint").textContent = SCORERS[name] || ""; again(); });
     return element("label", {}, box, name);
   }));
-  $("scorer-told").textContent = SCORERS.fused;
+  $("scorer-hint").textContent = SCORERS.fused;
   $("protocol").append(...Object.entries(PROTOCOLS).map(([value, text]) => element("option", { value }, text)));
-  filters.show(told.fields);
-  $("filters").hidden = told.fields.length === 0;
+  filters.show(gallery.fields);
+  $("filters").hidden = gallery.fields.length === 0;
   if (matchMedia("(max-width: 860px)").matches) $("settings").open = $("filters").open = false;
-  $("gallery-told").textContent = `${told.windows.toLocaleString("en")} windows of ${seconds(told.window_s)} s at ${told.rate_hz} Hz${told.channels ? `, ${told.channels} channel${told.channels > 1 ? "s" : ""}` : ""}`;
-  if (!told.searchable_by_signal) $("drop").hidden = true;
+  const rate = gallery.rate_hz === null ? "" : ` at ${gallery.rate_hz} Hz`;
+  const channels = gallery.channels ? `, ${gallery.channels} channel${gallery.channels > 1 ? "s" : ""}` : "";
+  $("gallery-summary").textContent = `${gallery.windows.toLocaleString("en")} windows of ${time(gallery.window_s)} ${unit(gallery)}${rate}${channels}`;
+  for (const node of document.querySelectorAll(".gallery-unit")) node.textContent = unit(gallery);
+  if (!gallery.searchable_by_signal) $("drop").hidden = true;
 }
 
 async function reopen() {
-  const asked = fromHash(location.hash);
-  if (!asked.source) return;
-  const box = [...document.querySelectorAll("#scorers input")].find(one => one.value === asked.scorer);
-  if (box) { box.checked = true; $("scorer-told").textContent = SCORERS[box.value] || ""; }
-  $("protocol").value = asked.protocol in PROTOCOLS ? asked.protocol : "";
-  if (asked.k) $("k").value = asked.k;
-  $("gap").value = asked.gap;
-  $("tempos").checked = asked.tempos;
-  filters.set(asked.where);
-  if (asked.source.kind === "file") show(asked.source, asked.source.signal, asked.span);
-  else if (asked.source.kind === "record") show(asked.source, await api.record(asked.source.name), asked.span);
+  const link = fromHash(location.hash);
+  if (!link.source) return;
+  const box = [...document.querySelectorAll("#scorers input")].find(one => one.value === link.scorer);
+  if (box) { box.checked = true; $("scorer-hint").textContent = SCORERS[box.value] || ""; }
+  $("protocol").value = link.protocol in PROTOCOLS ? link.protocol : "";
+  if (link.k) $("k").value = link.k;
+  $("gap").value = link.gap;
+  $("tempos").checked = link.tempos;
+  filters.set(link.where);
+  const signal = openings.start();
+  if (link.source.kind === "file") show(link.source, link.source.signal, link.span);
+  else if (link.source.kind === "record") show(link.source, await api.record(link.source.name, signal), link.span);
   else {
-    const stored = await api.storedWindow(asked.source.name);
-    show({ kind: "record", name: stored.record }, await api.record(stored.record), [stored.start_s, stored.stop_s]);
+    const stored = await api.storedWindow(link.source.name, signal);
+    show({ kind: "record", name: stored.record }, await api.record(stored.record, signal), [stored.start_s, stored.stop_s]);
   }
-  await search(asked.hit);
+  await search(link.hit);
 }
 
 function listen() {
@@ -259,7 +282,7 @@ function listen() {
   $("records").addEventListener("keydown", recordKey);
   $("span").addEventListener("submit", event => { event.preventDefault(); search(); });
   for (const id of ["start", "stop"]) $(id).addEventListener("change", () => plot.mark(+$("start").value, +$("stop").value));
-  $("rate").addEventListener("change", () => show(state.source, { ...state.signal, rate_hz: Math.max(+$("rate").value || 1, 0.001) }));
+  $("rate").addEventListener("change", () => show(state.source, atRate(state.signal, +$("rate").value > 0 ? +$("rate").value : gallery.rate_hz)));
   $("zoom-in").addEventListener("click", () => plot.zoom(1 / 1.6));
   $("zoom-out").addEventListener("click", () => plot.zoom(1.6));
   for (const id of ["protocol", "k", "gap", "tempos"]) $(id).addEventListener("change", again);
@@ -280,7 +303,7 @@ function listen() {
 }
 
 async function start() {
-  told = await api.info();
+  gallery = await api.info();
   offer();
   await listRecords();
   await reopen();

@@ -1,4 +1,4 @@
-// Small pictures as SVG: no library is needed for a few hundred points.
+// Small pictures as SVG: no library is needed for some hundred points.
 
 const SPACE = "http://www.w3.org/2000/svg";
 
@@ -25,12 +25,12 @@ export function median(values) {
   return known.length ? known[Math.floor(known.length / 2)] : 0;
 }
 
-// A polyline over seconds; gaps stay gaps.
-export function path(values, rate_hz, x, y) {
+// A polyline over time; gaps stay gaps.
+export function path(values, clock_hz, x, y) {
   let text = "", open = false;
   values.forEach((value, t) => {
     if (value === null) { open = false; return; }
-    text += `${open ? "L" : "M"}${x(t / rate_hz).toFixed(2)} ${y(value).toFixed(2)}`;
+    text += `${open ? "L" : "M"}${x(t / clock_hz).toFixed(2)} ${y(value).toFixed(2)}`;
     open = true;
   });
   return text;
@@ -49,7 +49,7 @@ export function range(...lists) {
 
 const VIRIDIS = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99], [170, 220, 50], [240, 220, 40]];
 
-// Dark to light in the order of time: told apart with any kind of colour vision, and in grey.
+// Dark to light in the order of time: distinct with any kind of colour vision, and in grey.
 export function hue(share) {
   const place = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
   const n = Math.min(Math.floor(place), VIRIDIS.length - 2);
@@ -57,4 +57,9 @@ export function hue(share) {
   return `rgb(${mixed.join(" ")})`;
 }
 
-export const seconds = value => `${+value.toFixed(3)}`;
+// Times are in seconds, or in samples where the rate is not known (null).
+export const clock = ({ rate_hz }) => rate_hz ?? 1;
+export const unit = ({ rate_hz }) => rate_hz === null ? "samples" : "s";
+export const time = value => `${+value.toFixed(3)}`;
+export const span = (start, stop, of) => `${time(start)}–${time(stop)} ${unit(of)}`;
+export const duration = window => window.values.length / clock(window);

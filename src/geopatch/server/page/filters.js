@@ -1,18 +1,18 @@
-// Filters from the gallery's own metadata: chips for few values, a range for numbers, text for many.
+// Filters from the gallery's own metadata: chips where a field has up to a dozen values, else a range or text.
 
 import { element } from "/page/draw.js";
 
-const FEW = 12;
+const MAX_CHIPS = 12;
 
 export class Filters {
   constructor(place, text, clear, changed) {
     Object.assign(this, { place, text, clear, changed });
-    place.addEventListener("change", () => this.told());
-    text.addEventListener("change", () => this.told());
-    clear.addEventListener("click", event => { event.preventDefault(); this.reset(); this.told(); });
+    place.addEventListener("change", () => this.notify());
+    text.addEventListener("change", () => this.notify());
+    clear.addEventListener("click", event => { event.preventDefault(); this.reset(); this.notify(); });
   }
 
-  told() {
+  notify() {
     const now = JSON.stringify(this.where());
     if (now === this.before) return;
     this.before = now;
@@ -27,7 +27,7 @@ export class Filters {
 
   group(field, n) {
     const legend = element("legend", {}, field.name);
-    if (field.distinct <= FEW) {
+    if (field.distinct <= MAX_CHIPS) {
       const chips = field.values.map(({ value, windows }, v) => {
         const box = element("input", { type: "checkbox" });
         box.dataset.field = n;

@@ -1,6 +1,6 @@
 // The hits as small multiples, each drawn over the query.
 
-import { channel, element, median, path, range, scale, seconds, svg } from "/page/draw.js";
+import { channel, clock, duration, element, median, path, range, scale, span, svg } from "/page/draw.js";
 
 const WIDTH = 240, HEIGHT = 96;
 
@@ -8,33 +8,33 @@ function picture(query, hit, c) {
   if (!hit) return element("p", { class: "hint" }, "the gallery keeps no values of this window");
   const lines = [query, hit].map(window => window && channel(window, c));
   const centred = lines.map(values => values && values.map(value => value === null ? null : value - median(values)));
-  const longest = Math.max(...[query, hit].filter(Boolean).map(window => window.values.length / window.rate_hz));
+  const longest = Math.max(...[query, hit].filter(Boolean).map(duration));
   const x = scale(0, longest, 2, WIDTH - 2);
   const y = scale(...range(...centred.filter(Boolean)), HEIGHT - 4, 4);
   const drawn = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
-  if (query) drawn.append(svg("path", { class: "line-query", d: path(centred[0], query.rate_hz, x, y) }));
-  drawn.append(svg("path", { class: "line-hit", d: path(centred[1], hit.rate_hz, x, y) }));
+  if (query) drawn.append(svg("path", { class: "line-query", d: path(centred[0], clock(query), x, y) }));
+  drawn.append(svg("path", { class: "line-hit", d: path(centred[1], clock(hit), x, y) }));
   return drawn;
 }
 
-function sureness(certificate) {
+function certificateMeter(certificate) {
   if (!certificate) return null;
   const radius = certificate.radius;
-  const told = radius === null ? "no certificate" : `certified to drift ${radius.toFixed(3)}`;
+  const label = radius === null ? "no certificate" : `certified to drift ${radius.toFixed(3)}`;
   const bar = element("span", { class: "meter" }, element("i"));
   bar.firstChild.style.width = `${Math.min(100, (radius || 0) * 400)}%`;
-  return element("div", { class: "sure", title: certificate.covers }, told, bar);
+  return element("div", { class: "certificate", title: certificate.covers }, label, bar);
 }
 
-function card(hit, query, c) {
+function card(hit, query, c, gallery) {
   const score = hit.score === null ? "" : hit.score.toFixed(3);
   const tags = Object.entries(hit.metadata).map(([name, value]) =>
     element("span", { class: "tag", title: `${name}: ${value}` }, `${name} ${value}`));
-  const where = `${hit.record} · ${seconds(hit.start_s)}–${seconds(hit.stop_s)} s`;
+  const where = `${hit.record} · ${span(hit.start_s, hit.stop_s, hit.window ?? gallery)}`;
   const node = element("div", { class: "hit", role: "button", tabIndex: -1 },
     element("header", {}, element("span", { class: "rank" }, `${hit.rank}`), element("span", { class: "where", title: hit.id }, where),
       element("span", { class: "score" }, score)),
-    picture(query, hit.window, c), element("div", { class: "tags" }, ...tags), sureness(hit.certificate));
+    picture(query, hit.window, c), element("div", { class: "tags" }, ...tags), certificateMeter(hit.certificate));
   node.setAttribute("aria-label", `Hit ${hit.rank}: ${where}, score ${score}`);
   node.setAttribute("aria-expanded", "false");
   node.dataset.id = hit.id;
@@ -56,20 +56,34 @@ export class Hits {
   }
 
   loading(count) {
+    this.replace();
     this.place.setAttribute("aria-busy", "true");
-    this.place.replaceChildren(...Array.from({ length: Math.min(count, 12) }, () => element("div", { class: "ghost" })));
+    this.place.append(...Array.from({ length: Math.min(count, 12) }, () => element("div", { class: "ghost" })));
   }
 
-  show(answer, c) {
-    this.place.removeAttribute("aria-busy");
-    this.place.replaceChildren(...answer.hits.map(hit => card(hit, answer.query.window, c)));
+  show(answer, c, gallery) {
+    this.replace(...answer.hits.map(hit => card(hit, answer.query.window, c, gallery)));
     if (this.place.firstChild) this.place.firstChild.tabIndex = 0;
   }
 
   nothing(line, clear) {
-    this.place.removeAttribute("aria-busy");
     const button = clear ? element("button", { class: "quiet", type: "button", onclick: clear }, "Clear the filters") : null;
-    this.place.replaceChildren(element("div", { class: "nothing" }, element("p", {}, line), button));
+    this.replace(element("div", { class: "nothing" }, element("p", {}, line), button));
+  }
+
+  replace(...nodes) {
+    this.close();
+    this.place.removeAttribute("aria-busy");
+    this.place.inert = false;
+    this.place.replaceChildren(...nodes);
+  }
+
+  // Hits of another query than the one that is shown: they can be seen, not chosen.
+  outdate() {
+    if (this.place.hasAttribute("aria-busy")) this.replace();
+    this.close();
+    this.select(null);
+    this.place.inert = this.place.childElementCount > 0;
   }
 
   select(id) {

@@ -1,56 +1,58 @@
 // A search as the part of an address after #: it never leaves the browser, and opens the same search again.
 
 import { fromBase64, split, toBase64 } from "/page/api.js";
+import { clock } from "/page/draw.js";
 
 const LONGEST = 24000; // values of a signal that a link carries
 
 export function toHash(state) {
-  const told = new URLSearchParams();
+  const params = new URLSearchParams();
   const { source, span } = state;
   if (source.kind === "record") {
-    told.set("record", source.name);
-    told.set("start", +span[0].toFixed(6));
-    told.set("stop", +span[1].toFixed(6));
+    params.set("record", source.name);
+    params.set("start", +span[0].toFixed(6));
+    params.set("stop", +span[1].toFixed(6));
   } else if (source.kind === "id") {
-    told.set("id", source.name);
+    params.set("id", source.name);
   } else {
     const window = state.answer?.query.window;
     if (!window || window.values.length * window.values[0].length > LONGEST) return null;
-    told.set("name", source.name);
-    told.set("rate", window.rate_hz);
-    told.set("width", window.values[0].length);
-    if (window.channels.length) told.set("channels", JSON.stringify(window.channels));
-    told.set("signal", toBase64(Float32Array.from(window.values.flat(), value => value === null ? NaN : value)));
+    params.set("name", source.name);
+    if (window.rate_hz !== null) params.set("rate", window.rate_hz);
+    params.set("width", window.values[0].length);
+    if (window.channels.length) params.set("channels", JSON.stringify(window.channels));
+    params.set("signal", toBase64(Float32Array.from(window.values.flat(), value => value === null ? NaN : value)));
   }
-  told.set("scorer", state.scorer);
-  if (state.protocol) told.set("protocol", state.protocol);
-  told.set("k", state.k);
-  if (state.gap) told.set("gap", state.gap);
-  if (state.tempos) told.set("tempos", 1);
-  if (state.where) told.set("where", JSON.stringify(state.where));
-  if (state.hit) told.set("hit", state.hit);
-  return `#${told}`;
+  params.set("scorer", state.scorer);
+  if (state.protocol) params.set("protocol", state.protocol);
+  params.set("k", state.k);
+  if (state.gap) params.set("gap", state.gap);
+  if (state.tempos) params.set("tempos", 1);
+  if (state.where) params.set("where", JSON.stringify(state.where));
+  if (state.hit) params.set("hit", state.hit);
+  return `#${params}`;
 }
 
 export function fromHash(hash) {
-  const told = new URLSearchParams(hash.slice(1));
-  const json = name => { try { return JSON.parse(told.get(name)); } catch { return null; } };
-  const number = (name, otherwise) => told.has(name) && Number.isFinite(+told.get(name)) ? +told.get(name) : otherwise;
-  const found = {
-    scorer: told.get("scorer"), protocol: told.get("protocol") || "", k: number("k", null), gap: number("gap", 0),
-    tempos: told.has("tempos"), where: json("where"), hit: told.get("hit"), source: null,
+  const params = new URLSearchParams(hash.slice(1));
+  const json = name => { try { return JSON.parse(params.get(name)); } catch { return null; } };
+  const number = (name, otherwise) => params.has(name) && Number.isFinite(+params.get(name)) ? +params.get(name) : otherwise;
+  const search = {
+    scorer: params.get("scorer"), protocol: params.get("protocol") || "", k: number("k", null), gap: number("gap", 0),
+    tempos: params.has("tempos"), where: json("where"), hit: params.get("hit"), source: null,
   };
-  if (told.has("record")) {
-    found.source = { kind: "record", name: told.get("record") };
-    found.span = [number("start", 0), number("stop", 0)];
-  } else if (told.has("id")) {
-    found.source = { kind: "id", name: told.get("id") };
-  } else if (told.has("signal")) {
-    const flat = fromBase64(told.get("signal"));
+  if (params.has("record")) {
+    search.source = { kind: "record", name: params.get("record") };
+    search.span = [number("start", 0), number("stop", 0)];
+  } else if (params.has("id")) {
+    search.source = { kind: "id", name: params.get("id") };
+  } else if (params.has("signal")) {
+    const flat = fromBase64(params.get("signal"));
     const width = number("width", 1), samples = Math.floor(flat.length / width);
-    const signal = { id: told.get("name") || "signal", start_s: 0, rate_hz: number("rate", 1), channels: json("channels") || [], samples, columns: split(flat, samples, width) };
-    found.source = { kind: "file", name: signal.id, signal };
-    found.span = [0, samples / signal.rate_hz];
+    const signal = { id: params.get("name") || "signal", start_s: 0, rate_hz: number("rate", null), channels: json("channels") || [], bucket: 1, samples, columns: split(flat, samples, width) };
+    signal.stop_s = samples / clock(signal);
+    search.source = { kind: "file", name: signal.id, signal };
+    search.span = [0, signal.stop_s];
   }
-  return found;
+  return search;
 }

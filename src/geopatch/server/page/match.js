@@ -1,78 +1,77 @@
-// One hit explained: the query above, the hit below, and between them which patch met which.
+// One hit explained: the query above, the hit below, and ribbons between the patches that match.
 
-import { channel, element, hue, path, range, scale, seconds, svg } from "/page/draw.js";
+import { channel, clock, duration, element, hue, path, range, scale, span, svg, time, unit } from "/page/draw.js";
 
 const LINE = 110, BETWEEN = 110, LEFT = 8, PATH_BANDS = 40;
 
-// Parts of the query and of the hit that met, weakest first; a dtw's path is cut into pieces.
-function bands({ matches, path_s: steps }) {
+// Parts of the query and of the hit that match, weakest first; the path of dtw is cut into pieces.
+function bands({ matches, path_s: steps }, of) {
   if (steps) {
     const cuts = Array.from({ length: PATH_BANDS + 1 }, (_, n) => steps[Math.floor(n * (steps.length - 1) / PATH_BANDS)]);
-    return cuts.slice(1).map((last, n) => ({ query: [cuts[n][0], last[0]], hit: [cuts[n][1], last[1]], strength: 0.6, told: "" }));
+    return cuts.slice(1).map((last, n) => ({ query: [cuts[n][0], last[0]], hit: [cuts[n][1], last[1]], strength: 0.6, title: "" }));
   }
   const ranked = [...matches].sort((a, b) => a.similarity - b.similarity);
   const low = ranked[0]?.similarity ?? 0, high = ranked.at(-1)?.similarity ?? 0;
   return ranked.map(match => ({
     query: match.query_s, hit: match.hit_s, strength: (match.similarity - low) / Math.max(high - low, 1e-6),
-    told: `query ${seconds(match.query_s[0])}–${seconds(match.query_s[1])} s met hit ${seconds(match.hit_s[0])}–${seconds(match.hit_s[1])} s, similarity ${match.similarity.toFixed(3)}`,
+    title: `query ${span(...match.query_s, of)} matches hit ${span(...match.hit_s, of)}, similarity ${match.similarity.toFixed(3)}`,
   }));
 }
 
-function figure(query, hit, found, c, width) {
-  const longest = Math.max(...[query, hit].map(window => window.values.length / window.rate_hz));
+function figure(query, hit, ribbons, c, width) {
+  const longest = Math.max(duration(query), duration(hit));
   const x = scale(0, longest, LEFT, width - LEFT);
   const top = 20, middle = top + LINE, bottom = middle + BETWEEN, height = bottom + LINE + 22;
-  const drawn = svg("svg", { class: "figure", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Which patch of the query met which patch of the hit" });
-  const duration = query.values.length / query.rate_hz;
-  for (const band of found) {
-    const colour = hue((band.query[0] + band.query[1]) / 2 / duration);
+  const drawn = svg("svg", { class: "figure", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Which patch of the query matches which patch of the hit" });
+  for (const band of ribbons) {
+    const colour = hue((band.query[0] + band.query[1]) / 2 / duration(query));
     const [a, b, p, q] = [x(band.query[0]), x(band.query[1]), x(band.hit[0]), x(band.hit[1])];
     const half = (middle + bottom) / 2;
     const shape = `M${a} ${middle}C${a} ${half} ${p} ${half} ${p} ${bottom}L${q} ${bottom}C${q} ${half} ${b} ${half} ${b} ${middle}Z`;
     for (const [y, low, high] of [[top, a, b], [bottom, p, q]]) {
       drawn.append(svg("rect", { x: low, y, width: Math.max(high - low, 0.5), height: LINE, fill: colour, "fill-opacity": 0.05 + 0.1 * band.strength }));
     }
-    drawn.append(svg("path", { class: "ribbon", d: shape, fill: colour, "fill-opacity": 0.12 + 0.5 * band.strength }, svg("title", {}, band.told)));
+    drawn.append(svg("path", { class: "ribbon", d: shape, fill: colour, "fill-opacity": 0.12 + 0.5 * band.strength }, svg("title", {}, band.title)));
   }
   for (const [window, y] of [[query, top], [hit, bottom]]) {
     const values = channel(window, c);
-    drawn.append(svg("path", { class: "line-strong", d: path(values, window.rate_hz, x, scale(...range(values), y + LINE - 8, y + 8)) }));
+    drawn.append(svg("path", { class: "line-strong", d: path(values, clock(window), x, scale(...range(values), y + LINE - 8, y + 8)) }));
   }
   drawn.append(svg("text", { x: LEFT, y: 13 }, "query"), svg("text", { x: LEFT, y: height - 6 }, "hit"));
-  drawn.append(svg("text", { x: width - LEFT, y: height - 6, "text-anchor": "end" }, `${seconds(longest)} s`));
+  drawn.append(svg("text", { x: width - LEFT, y: height - 6, "text-anchor": "end" }, `${time(longest)} ${unit(hit)}`));
   return drawn;
 }
 
-function fact(name, ...told) {
-  return element("div", {}, element("dt", {}, name), element("dd", {}, ...told));
+function fact(name, ...content) {
+  return element("div", {}, element("dt", {}, name), element("dd", {}, ...content));
 }
 
-function table(matches) {
-  const head = element("tr", {}, ...["query, s", "hit, s", "similarity", "share"].map(name => element("th", { scope: "col" }, name)));
+function table(matches, of) {
+  const head = element("tr", {}, ...[`query, ${unit(of)}`, `hit, ${unit(of)}`, "similarity", "share"].map(name => element("th", { scope: "col" }, name)));
   const rows = matches.map(match => element("tr", {}, ...[
-    `${seconds(match.query_s[0])}–${seconds(match.query_s[1])}`, `${seconds(match.hit_s[0])}–${seconds(match.hit_s[1])}`,
+    ...[match.query_s, match.hit_s].map(([start, stop]) => `${time(start)}–${time(stop)}`),
     match.similarity.toFixed(3), `${(match.weight * 100).toFixed(1)} %`].map(text => element("td", {}, text))));
   return element("div", { class: "scroll" }, element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)));
 }
 
-function certificate(sure) {
-  if (!sure) return [];
-  const told = sure.radius === null ? ["none"] : ["drift below ", element("strong", {}, sure.radius.toFixed(4))];
-  return [fact("certificate", ...told), fact("what it covers", sure.covers)];
+function certificateFacts(certificate) {
+  if (!certificate) return [];
+  const { radius, covers } = certificate;
+  return [fact("certificate", ...(radius === null ? ["none"] : ["drift below ", element("strong", {}, radius.toFixed(4))])), fact("what it covers", covers)];
 }
 
-export function showMatch(place, answer, c, across) {
-  const { hit, query } = answer, why = hit.explanation;
+export function showMatch(place, answer, c, across, gallery) {
+  const { hit, query } = answer, why = hit.explanation, of = hit.window ?? gallery;
   const close = element("button", { class: "quiet", type: "button", id: "close-match" }, "Close");
-  const title = element("h2", { id: "match-title", tabIndex: -1 }, `Why hit ${hit.rank}: ${hit.record}, ${seconds(hit.start_s)}–${seconds(hit.stop_s)} s`);
-  const row = element("div", { class: "row" }, title, element("p", { class: "told" }, `${hit.scorer} ${(hit.score ?? 0).toFixed(3)} · cosine ${hit.cosine.toFixed(3)}`), close);
+  const title = element("h2", { id: "match-title", tabIndex: -1 }, `Why hit ${hit.rank}: ${hit.record}, ${span(hit.start_s, hit.stop_s, of)}`);
+  const row = element("div", { class: "row" }, title, element("p", { class: "note" }, `${hit.scorer} ${(hit.score ?? 0).toFixed(3)} · cosine ${hit.cosine.toFixed(3)}`), close);
   close.style.marginLeft = "auto";
   const width = Math.max(across - 36, 260);
-  const picture = query.window && hit.window ? figure(query.window, hit.window, bands(why), c, width)
+  const picture = query.window && hit.window ? figure(query.window, hit.window, bands(why, of), c, width)
     : element("p", { class: "hint" }, "the gallery keeps no values to draw");
-  const facts = element("dl", { class: "facts" }, fact("score", why.note), ...certificate(hit.certificate),
+  const facts = element("dl", { class: "facts" }, fact("score", why.note), ...certificateFacts(hit.certificate),
     ...Object.entries(hit.metadata).map(([name, value]) => fact(name, String(value))), fact("id", hit.id));
-  const all = element("details", {}, element("summary", {}, `${why.matches.length} patches that met`), table(why.matches));
+  const all = element("details", {}, element("summary", {}, `${why.matches.length} matching patches`), table(why.matches, of));
   place.replaceChildren(row, picture, facts, all);
   return { title, close };
 }

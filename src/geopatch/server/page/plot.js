@@ -1,31 +1,71 @@
-// The signal with the part that is meant: a large plot to mark it on, and the whole below to move about in.
-// uPlot is made for series of this length; each channel has a lane of its own.
+// The signal with the marked span: a large plot to mark it on, and an overview below to move about in.
+// uPlot draws series of this length quickly; each channel has a lane of its own.
+
+import { clock } from "/page/draw.js";
+
+const CLICK_PX = 4, DETAIL_DELAY_MS = 120;
 
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
-// Channels stacked in lanes from 0 (bottom) to 1 (top), by their middle 99.6 percent, so that a spike hides nothing.
-function lanes(columns) {
+// Lanes from 0 (bottom) to 1 (top), by the middle 99.6 percent of each channel, so that a spike hides nothing.
+function lanesOf(columns) {
   return columns.map((column, place) => {
     const step = Math.max(1, Math.floor(column.length / 20000));
-    const some = [];
-    for (let t = 0; t < column.length; t += step) if (column[t] === column[t]) some.push(column[t]);
-    some.sort((a, b) => a - b);
-    const low = some[Math.floor(some.length * 0.002)] ?? 0;
-    const high = some[Math.ceil(some.length * 0.998) - 1] ?? 1;
-    const size = 0.84 / columns.length / ((high - low) || 1);
-    const base = (columns.length - 1 - place) / columns.length + 0.08 / columns.length;
-    return Array.from(column, value => value === value ? base + (value - low) * size : null);
+    const sample = [];
+    for (let t = 0; t < column.length; t += step) if (!Number.isNaN(column[t])) sample.push(column[t]);
+    sample.sort((a, b) => a - b);
+    const low = sample[Math.floor(sample.length * 0.002)] ?? 0;
+    const high = sample[Math.ceil(sample.length * 0.998) - 1] ?? 1;
+    return { low, size: 0.84 / columns.length / ((high - low) || 1), base: (columns.length - 1 - place + 0.08) / columns.length };
+  });
+}
+
+// Times and one series a channel, as uPlot takes them. A bucket of several samples has two rows: minimum and maximum.
+function series(signal, lanes) {
+  const row = (signal.bucket > 1 ? signal.bucket / 2 : 1) / clock(signal);
+  const x = Array.from({ length: signal.samples }, (_, t) => signal.start_s + t * row);
+  return [x, ...signal.columns.map((column, c) => {
+    const { low, size, base } = lanes[c];
+    return Array.from(column, value => Number.isNaN(value) ? null : base + (value - low) * size);
+  })];
+}
+
+// One gesture for mouse, touch and pen. A vertical swipe scrolls the page instead, and is cancelled.
+function onDrag(over, { begin = () => {}, drag, click, cancel = () => {} }) {
+  let origin = null, dragged = false;
+  const position = event => {
+    const box = over.getBoundingClientRect();
+    return clamp(event.clientX - box.left, 0, box.width);
+  };
+  over.addEventListener("pointerdown", event => {
+    if (event.button !== 0 || !event.isPrimary) return;
+    over.setPointerCapture(event.pointerId);
+    [origin, dragged] = [position(event), false];
+    begin();
+  });
+  over.addEventListener("pointermove", event => {
+    if (origin === null || !event.isPrimary) return;
+    const x = position(event);
+    dragged ||= Math.abs(x - origin) >= CLICK_PX;
+    if (dragged) drag(Math.min(origin, x), Math.max(origin, x));
+  });
+  over.addEventListener("pointerup", event => {
+    if (origin === null || !event.isPrimary) return;
+    if (!dragged) click(position(event));
+    origin = null;
+  });
+  over.addEventListener("pointercancel", () => {
+    if (dragged) cancel();
+    origin = null;
   });
 }
 
 export class QueryPlot {
-  constructor(place, below, changed) {
-    this.place = place;
-    this.below = below;
-    this.changed = changed;
-    this.resize = new ResizeObserver(() => this.fit());
-    this.resize.observe(place);
+  // `changed` is called with each new span, `load` with the times of a part to draw in detail.
+  constructor(place, below, changed, load) {
+    Object.assign(this, { place, below, changed, load });
+    new ResizeObserver(() => this.fit()).observe(place);
     place.addEventListener("keydown", event => this.key(event));
   }
 
@@ -35,70 +75,82 @@ export class QueryPlot {
     this.signal = signal;
     this.window_s = window_s;
     this.first = signal.start_s;
-    this.last = signal.start_s + signal.samples / signal.rate_hz;
-    const x = Array.from({ length: signal.samples }, (_, t) => signal.start_s + t / signal.rate_hz);
-    this.data = [x, ...lanes(signal.columns)];
+    this.last = signal.stop_s;
+    this.lanes = lanesOf(signal.columns);
+    this.data = series(signal, this.lanes);
+    this.detail = null;
     const start = span ? span[0] : this.first;
-    const stop = span ? span[1] : Math.min(this.last, start + window_s);
-    this.view = this.around(start, stop);
+    this.view = [this.first, this.first];
     this.draw();
-    this.mark(start, stop);
+    this.mark(start, span ? span[1] : Math.min(this.last, start + window_s));
   }
 
   around(start, stop) {
-    const width = Math.min(this.last - this.first, Math.max((stop - start) * 6, this.window_s * 6));
-    const low = clamp((start + stop) / 2 - width / 2, this.first, Math.max(this.last - width, this.first));
+    return this.within((start + stop) / 2, Math.max((stop - start) * 6, this.window_s * 6));
+  }
+
+  within(middle, width) {
+    width = Math.min(width, this.last - this.first);
+    const low = clamp(middle - width / 2, this.first, this.last - width);
     return [low, low + width];
   }
 
   clear() {
+    clearTimeout(this.timer);
     this.main?.destroy();
-    this.whole?.destroy();
-    this.main = this.whole = null;
+    this.overview?.destroy();
+    this.main = this.overview = null;
     this.place.querySelectorAll(".lane").forEach(lane => lane.remove());
   }
 
   draw() {
     const colours = [css("--query"), css("--right"), css("--wrong"), css("--soft")];
-    const series = [{}, ...this.signal.columns.map((_, c) => ({
-      stroke: colours[c % colours.length], width: 1.4, points: { show: false }, spanGaps: false,
+    const lines = width => [{}, ...this.signal.columns.map((_, c) => ({
+      stroke: colours[c % colours.length], width, points: { show: false }, spanGaps: false,
     }))];
     const axis = { stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui", size: 28 };
-    const shared = { legend: { show: false }, series, padding: [4, 0, 0, 0] };
+    const shared = { legend: { show: false }, padding: [4, 0, 0, 0] };
+    const still = { x: false, y: false, setScale: false };
+    const suffix = this.signal.rate_hz ? " s" : "";
     this.main = new uPlot({
-      ...shared,
+      ...shared, series: lines(1.4),
       width: this.place.clientWidth, height: this.place.clientHeight,
       scales: { x: { time: false, range: () => this.view }, y: { range: [0, 1] } },
-      axes: [{ ...axis, values: (_, ticks) => ticks.map(tick => `${+tick.toFixed(4)} s`) }, { show: false }],
-      cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 4 } },
-      hooks: {
-        setSelect: [plot => {
-          if (this.marking || !plot.select.width) return;
-          this.mark(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"), true);
-        }],
-      },
+      axes: [{ ...axis, values: (_, ticks) => ticks.map(tick => `${+tick.toFixed(4)}${suffix}`) }, { show: false }],
+      cursor: { y: false, points: { show: false }, drag: still },
+      hooks: { draw: [plot => this.select(plot, this.span)] },
     }, this.data, this.place);
-    this.main.over.addEventListener("click", event => this.click(event));
-    this.whole = new uPlot({
-      ...shared,
-      series: series.map((one, n) => n ? { ...one, width: 0.8 } : one),
+    this.overview = new uPlot({
+      ...shared, series: lines(0.8),
       width: this.below.clientWidth, height: this.below.clientHeight,
       scales: { x: { time: false, range: [this.first, this.last] }, y: { range: [0, 1] } },
       axes: [{ show: false }, { show: false }],
-      cursor: { y: false, x: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 3 } },
-      hooks: {
-        setSelect: [plot => {
-          if (this.marking) return;
-          const low = plot.posToVal(plot.select.left, "x");
-          const high = plot.posToVal(plot.select.left + plot.select.width, "x");
-          if (high - low > 2 / this.signal.rate_hz) this.look(low, high);
-        }],
-      },
+      cursor: { show: false, drag: still },
+      hooks: { draw: [plot => this.select(plot, this.view)] },
     }, this.data, this.below);
-    this.whole.over.addEventListener("click", event => {
-      const at = this.whole.posToVal(event.offsetX, "x");
-      if (this.whole.select.width < 4) this.pan(at);
+    this.listen(this.main, this.overview);
+    this.name();
+  }
+
+  listen(main, overview) {
+    const at = (plot, x) => plot.posToVal(x, "x");
+    let before = null;
+    onDrag(main.over, {
+      begin: () => { before = this.span; },
+      drag: (left, right) => this.mark(at(main, left), at(main, right)),
+      click: x => {
+        this.mark(at(main, x) - this.window_s / 2, at(main, x) + this.window_s / 2);
+        this.place.focus({ preventScroll: true });
+      },
+      cancel: () => this.mark(...before),
     });
+    onDrag(overview.over, {
+      drag: (left, right) => this.setView(at(overview, left), at(overview, right)),
+      click: x => this.setView(...this.within(at(overview, x), this.view[1] - this.view[0])),
+    });
+  }
+
+  name() {
     this.signal.columns.forEach((_, c) => {
       const name = this.signal.channels[c] || (this.signal.columns.length > 1 ? `channel ${c}` : "");
       if (!name) return;
@@ -110,57 +162,60 @@ export class QueryPlot {
     });
   }
 
-  click(event) {
-    if (this.main.select.width > 3 && this.dragged) { this.dragged = false; return; }
-    const at = this.main.posToVal(event.offsetX, "x");
-    this.mark(at - this.window_s / 2, at + this.window_s / 2);
-    this.place.focus({ preventScroll: true });
-  }
-
-  mark(start, stop, dragged = false) {
-    const sample = 1 / this.signal.rate_hz;
-    this.dragged = dragged;
-    let length = Math.max(Math.min(stop - start, this.last - this.first), sample);
+  mark(start, stop) {
+    const sample = 1 / clock(this.signal);
+    let length = clamp(stop - start, sample, this.last - this.first);
     start = clamp(start, this.first, this.last - length);
     start = this.first + Math.round((start - this.first) / sample) * sample;
     length = Math.round(length / sample) * sample;
     this.span = [start, Math.min(start + length, this.last)];
-    if (start < this.view[0] || this.span[1] > this.view[1]) this.view = this.around(...this.span);
-    this.refresh();
+    const [low, high] = this.view;
+    this.setView(...(start < low || this.span[1] > high ? this.around(...this.span) : this.view));
     this.changed(this.span);
   }
 
-  refresh() {
-    if (!this.main) return;
-    this.marking = true;
-    this.main.setScale("x", { min: this.view[0], max: this.view[1] });
-    this.lay(this.main, this.span);
-    this.lay(this.whole, this.view);
-    this.marking = false;
-  }
-
-  lay(plot, [low, high]) {
-    const left = plot.valToPos(low, "x");
-    plot.setSelect({ left, width: plot.valToPos(high, "x") - left, top: 0, height: plot.over.clientHeight }, false);
-  }
-
-  look(low, high) {
+  setView(low, high) {
+    const least = 2 / clock(this.signal);
+    if (high - low < least) [low, high] = this.within((low + high) / 2, least);
     this.view = [clamp(low, this.first, this.last), clamp(high, this.first, this.last)];
     this.refresh();
   }
 
-  pan(at) {
+  // Both plots are drawn anew; the spans are placed by `select`, which uPlot calls after it has drawn.
+  refresh() {
+    if (!this.main) return;
+    const detailed = this.detail && this.detail.start_s <= this.view[0] && this.view[1] <= this.detail.stop_s;
+    const data = detailed ? this.detail.data : this.data;
+    if (this.main.data !== data) this.main.setData(data, false);
+    this.main.setScale("x", { min: this.view[0], max: this.view[1] });
+    this.overview.redraw(false);
+    this.fetchDetail(detailed);
+  }
+
+  select(plot, [low, high]) {
+    const left = plot.valToPos(low, "x");
+    plot.setSelect({ left, width: plot.valToPos(high, "x") - left, top: 0, height: plot.over.clientHeight }, false);
+  }
+
+  // What is drawn of a long record are minima and maxima of buckets: the visible part is loaded with smaller ones.
+  fetchDetail(detailed) {
+    clearTimeout(this.timer);
     const width = this.view[1] - this.view[0];
-    const low = clamp(at - width / 2, this.first, Math.max(this.last - width, this.first));
-    this.look(low, low + width);
+    const enough = detailed && (this.detail.bucket === 1 || this.detail.stop_s - this.detail.start_s <= 4 * width);
+    if (this.signal.bucket === 1 || enough || width > (this.last - this.first) / 10) return;
+    const signal = this.signal;
+    this.timer = setTimeout(async () => {
+      const [low, high] = [Math.max(this.view[0] - width / 2, this.first), Math.min(this.view[1] + width / 2, this.last)];
+      const part = await this.load(low, high);
+      if (!part || signal !== this.signal) return;
+      this.detail = { start_s: low, stop_s: high, bucket: part.bucket, data: series(part, this.lanes) };
+      this.refresh();
+    }, DETAIL_DELAY_MS);
   }
 
   zoom(factor) {
-    const middle = (this.span[0] + this.span[1]) / 2;
-    const least = Math.min((this.span[1] - this.span[0]) * 1.1, this.last - this.first);
-    const width = clamp((this.view[1] - this.view[0]) * factor, least, this.last - this.first);
-    const low = clamp(middle - width / 2, this.first, Math.max(this.last - width, this.first));
-    this.look(low, low + width);
+    const least = (this.span[1] - this.span[0]) * 1.1;
+    this.setView(...this.within((this.span[0] + this.span[1]) / 2, Math.max((this.view[1] - this.view[0]) * factor, least)));
   }
 
   key(event) {
@@ -184,15 +239,14 @@ export class QueryPlot {
   fit() {
     if (!this.main || !this.place.clientWidth) return;
     this.main.setSize({ width: this.place.clientWidth, height: this.place.clientHeight });
-    this.whole.setSize({ width: this.below.clientWidth, height: this.below.clientHeight });
-    this.refresh();
+    this.overview.setSize({ width: this.below.clientWidth, height: this.below.clientHeight });
   }
 
+  // In the colours of another theme.
   redraw() {
     if (!this.main) return;
-    const span = this.span;
     this.clear();
     this.draw();
-    this.mark(...span);
+    this.refresh();
   }
 }

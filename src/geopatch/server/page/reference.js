@@ -14,9 +14,9 @@ function kind(schema) {
 }
 
 function fields(document, schema) {
-  const found = follow(document, schema);
-  const rows = Object.entries(found?.properties || {}).map(([name, one]) => element("tr", {},
-    element("td", {}, element("code", {}, name), (found.required || []).includes(name) ? " *" : ""),
+  const target = follow(document, schema);
+  const rows = Object.entries(target?.properties || {}).map(([name, one]) => element("tr", {},
+    element("td", {}, element("code", {}, name), (target.required || []).includes(name) ? " *" : ""),
     element("td", {}, kind(one)), element("td", {}, one.description || (one.default !== undefined ? `default ${JSON.stringify(one.default)}` : ""))));
   return rows.length ? element("div", { class: "scroll" }, element("table", {}, element("tbody", {}, ...rows))) : "";
 }
@@ -44,10 +44,10 @@ function shown(document, path, method, operation) {
 
 try {
   const document_ = await openapi();
-  document.getElementById("told").textContent = document_.info.description;
+  document.getElementById("summary").textContent = document_.info.description;
   document.getElementById("operations").append(...Object.entries(document_.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => shown(document_, path, method, operation))));
 } catch (error) {
-  document.getElementById("told").textContent = error.message;
+  document.getElementById("summary").textContent = error.message;
 }
 document.documentElement.dataset.theme = localStorage.getItem("geopatch-theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");

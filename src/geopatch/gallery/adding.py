@@ -1,0 +1,165 @@
+"""What is added to a gallery, as batches of entries: ids are given or checked, channels arranged, signals encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+from geopatch.data.recording import UNKNOWN, Recording, WindowConfig, cut_windows
+from geopatch.engines.about import About
+from geopatch.engines.engine import Engine
+from geopatch.engines.entry import Channels, Entries, Metadata, entries_from, fitting_layout
+from geopatch.errors import ExistsError, GalleryError
+from geopatch.gallery.store import BATCH, shown
+from geopatch.inputs import ID_COLUMN, as_signals
+from geopatch.signal import LazySignals, Signal
+
+if TYPE_CHECKING:
+    from geopatch.estimator import GeoPatch
+
+EXISTING = ("error", "replace", "skip")
+
+
+@dataclass
+class Batches:
+    """Entries to write, of at most `BATCH` rows unless they came in larger ones."""
+
+    engine: Engine
+    model: GeoPatch | None
+    existing: str  # what happens to an id that is there already: error | replace | skip
+    keep_windows: bool
+    layouts: list[Channels] = field(default_factory=list)
+
+    def of(self, items: Any, metadata: Iterable[Metadata] | None) -> Iterator[Entries]:
+        """Batches of entries or signals, which may be an iterator of either."""
+        if isinstance(items, Entries):
+            items = [items]
+        elif not isinstance(items, Iterator):
+            items = items if _are_entries(items) else self._signals(items, metadata)
+        items = iter(items)
+        first = next(items, None)
+        if first is None:
+            return
+        items = chain([first], items)
+        if not isinstance(first, Entries):
+            yield from self._encoded(items, metadata)
+        elif metadata is not None:
+            raise GalleryError("entries bring their metadata with them; leave `metadata` out")
+        else:
+            wanted = ((self._checked(batch), self._wanted(batch.ids)) for batch in items)
+            yield from (batch if len(rows) == len(batch) else batch.take(rows) for batch, rows in wanted if rows)
+
+    def _checked(self, entries: Entries) -> Entries:
+        check_encoder(self.engine.about, entries.encoder, "these entries")
+        if entries.widths != self.engine.about.widths:
+            raise GalleryError(f"expected entries of {self.engine.about.widths}, got {entries.widths}")
+        return entries
+
+    def _signals(self, items: Any, metadata: Iterable[Metadata] | None) -> Sequence[Signal]:
+        """Signals under ids of their own, or under new ones; what can be refused at once is, before any work."""
+        signals = self._numbered(items)
+        if isinstance(metadata, Sized) and len(metadata) != len(signals):
+            raise GalleryError(f"expected a row of metadata for each of {len(signals)} signals, got {len(metadata)}")
+        if self.existing == "error" and not isinstance(signals, LazySignals):
+            self._wanted([signal.id for signal in signals])
+        return signals
+
+    def _numbered(self, items: Any) -> Sequence[Signal]:
+        """Signals; those that came without an id are numbered on from the last entry that was ever written."""
+        if isinstance(items, (Signal, LazySignals)) or ID_COLUMN in getattr(items, "columns", ()):
+            return as_signals(items)
+        if isinstance(items, Iterable) and not hasattr(items, "__array__") and not isinstance(items, (str, bytes)):
+            items = list(items)
+        own = [isinstance(item, Signal) for item in items] if isinstance(items, list) else []
+        signals = as_signals(items)
+        if own and all(own):
+            return signals
+        ids = self._new_ids(len(signals))
+        return [
+            signal if own and own[n] else replace(signal, id=id)
+            for n, (signal, id) in enumerate(zip(signals, ids, strict=True))
+        ]
+
+    def _new_ids(self, count: int) -> list[str]:
+        first = self.engine.next_number()
+        while taken := self.engine.known(ids := [str(first + n) for n in range(count)]):
+            first = 1 + max(map(int, taken))
+        return ids
+
+    def _wanted(self, ids: Sequence[str]) -> list[int]:
+        """Positions of the ids to write."""
+        known = set() if self.existing == "replace" else self.engine.known(ids)
+        if known and self.existing == "error":
+            raise ExistsError(
+                f"the gallery has {shown([id for id in ids if id in known])} already; give other ids, or "
+                "existing='replace' to write them anew, existing='skip' to leave them (--existing on the command line)"
+            )
+        return [n for n, id in enumerate(ids) if id not in known]
+
+    def _encoded(self, signals: Iterator[Signal], metadata: Iterable[Metadata] | None) -> Iterator[Entries]:
+        if self.model is None:
+            raise GalleryError("a gallery needs its model to take signals; open it with model=GeoPatch.load(folder)")
+        about = self.engine.about
+        self.layouts = list(self.engine.layouts())
+        rows = None if metadata is None else iter(metadata)
+        while batch := list(islice(signals, BATCH)):
+            texts: list[Metadata] = [{} for _ in batch] if rows is None else list(islice(rows, len(batch)))
+            if len(texts) != len(batch):
+                raise GalleryError("expected a row of metadata for each signal, got fewer rows than signals")
+            wanted = self._wanted([signal.id for signal in batch])
+            if wanted:
+                chosen = [self._arranged(batch[n].at_rate(about.rate_hz)) for n in wanted]
+                kept = [texts[n] for n in wanted]
+                encoding = self.model.encode(chosen)
+                yield entries_from(encoding, chosen, about, metadata=kept, keep_windows=self.keep_windows)
+        if rows is not None and next(rows, None) is not None:
+            raise GalleryError("expected a row of metadata for each signal, got more rows than signals")
+
+    def _arranged(self, signal: Signal) -> Signal:
+        """Channels in the order of the model's, or of windows with the same names that are there already."""
+        channels = self.engine.about.channels or tuple(getattr(self.model, "channels_", None) or ())
+        if channels or not signal.channels:
+            return signal.arranged(channels)
+        layout = fitting_layout(signal.channels, self.layouts)
+        if layout is None:
+            self.layouts.append(signal.channels)
+            return signal
+        return signal.arranged(layout)
+
+
+def check_encoder(about: About, encoder: str, what: str) -> None:
+    """Refuse vectors of another encoder than the gallery's."""
+    if encoder != about.encoder:
+        raise GalleryError(
+            f"this gallery holds vectors of the encoder {about.encoder}, {what} came from {encoder}; "
+            "use the model it was made with, or create another gallery"
+        )
+
+
+@dataclass(frozen=True)
+class RecordingWindows:
+    """Windows of a recording, and what is known of each by name."""
+
+    signals: Sequence[Signal]
+    labels: Sequence[dict[str, str]]
+
+
+def cut_recording(recording: Recording | Signal, window: WindowConfig | None, about: About) -> RecordingWindows:
+    """Windows as `window` says, or as long in samples and at the rate of the training windows, half overlapping."""
+    if isinstance(recording, Signal):
+        recording = Recording(recording, recording.id)
+    signal, rate_hz = recording.signal, about.rate_hz or recording.signal.rate_hz
+    config = window or WindowConfig(rate_hz=rate_hz or 1.0, length_s=about.length / (rate_hz or 1.0))
+    timed = signal if signal.rate_hz else replace(signal, rate_hz=rate_hz or config.rate_hz)
+    cut = cut_windows(signal.id, [replace(recording, signal=timed)], config)
+    untimed = rate_hz is None and config.rate_hz == 1  # nobody knows the rate: a sample counted as a second
+    signals = [replace(part, rate_hz=None) for part in cut.signals] if untimed else cut.signals
+    columns = [(name, column.tolist()) for name, column in cut.targets.items()]
+    labels = [{name: values[n] for name, values in columns if values[n] != UNKNOWN} for n in range(len(cut))]
+    return RecordingWindows(signals, labels)
+
+
+def _are_entries(items: Any) -> bool:
+    return isinstance(items, (list, tuple)) and bool(items) and all(isinstance(item, Entries) for item in items)

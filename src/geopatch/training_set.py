@@ -1,0 +1,141 @@
+"""What an estimator is fitted on: windows of one rate with their channels in one order, and a class number each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from geopatch.errors import SignalError
+from geopatch.inputs import as_signals
+from geopatch.patches import LazyWindows, WindowBatch, stack
+from geopatch.signal import LazySignals, Signal
+
+IN_MEMORY_BYTES = 2**30  # windows on disk that take more stay there while an encoder is trained on them
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """Windows to train on, and what a model remembers of them."""
+
+    windows: WindowBatch | LazyWindows
+    rate_hz: float | None
+    channels: tuple[str, ...]  # () where the signals have no channel names
+    classes: npt.NDArray[Any] | None  # None without labels
+    labels: npt.NDArray[np.int64] | None  # (N,) index into classes
+
+    @classmethod
+    def of(cls, X: Any, y: Any, *, clock: bool) -> TrainingSet:
+        """From what `fit` takes; `clock` reads the anchors of the signals."""
+        signals = signals_of(X)
+        classes, labels = _classes(y, len(signals))
+        rate_hz = _common_rate(signals)
+        signals, channels = _in_one_order(signals)
+        return cls(_windows(signals, clock=clock), rate_hz, channels, classes, labels)
+
+    def description(self) -> dict[str, Any]:
+        """For the model card, as JSON has it."""
+        return {
+            "windows": len(self.windows),
+            "classes": 0 if self.classes is None else len(self.classes),
+            "labels": None if self.classes is None else _plain(self.classes),
+            "lengths": [int(self.windows.lengths.min()), int(self.windows.lengths.max())],
+            "rate_hz": self.rate_hz,
+            "channels": list(self.channels),
+            "digest": self._digest(),
+        }
+
+    def _digest(self) -> str:
+        sha = hashlib.sha256()
+        for part in self.windows.parts():
+            sha.update(part.values.numpy().tobytes())
+        sha.update(self.windows.lengths.numpy().tobytes())
+        sha.update(b"" if self.labels is None else self.labels.tobytes())
+        return sha.hexdigest()[:16]
+
+
+def signals_of(X: Any) -> Sequence[Signal]:
+    """Signals from what people have; see `GeoPatch.fit`."""
+    from scipy.sparse import issparse
+
+    if issparse(X):
+        raise SignalError("sparse input is not supported: a 0 that is not stored is still a measurement; X.toarray()")
+    return as_signals(X)
+
+
+def check_rate(signals: Sequence[Signal], rate_hz: float | None) -> None:
+    """Refuse signals of another rate than the model's; those without a rate are taken to have it."""
+    for signal in signals[:1] if isinstance(signals, LazySignals) else signals:
+        if signal.rate_hz not in (None, rate_hz) and rate_hz is not None:
+            raise SignalError(
+                f"signal {signal.id!r} has {signal.rate_hz:g} Hz, the model was trained at {rate_hz:g} Hz; resample it"
+            )
+
+
+def _classes(y: Any, count: int) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64] | None]:
+    """Classes in order and the index of each label among them."""
+    if y is None:
+        return None, None
+    labels = _column(y, count)
+    try:
+        missing = any(label is None or label != label for label in labels.tolist())  # NaN is not itself
+        classes, index = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise SignalError(
+            f"labels must be of one kind, text or numbers, and none missing ({error}); leave unlabelled signals out"
+        ) from error
+    if missing or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
+        raise SignalError("labels contain NaN or inf, or are missing; leave those signals out, or fit without labels")
+    return classes, index.astype(np.int64)
+
+
+def _column(y: Any, count: int) -> npt.NDArray[Any]:
+    try:
+        labels = np.asarray(y)
+    except ValueError as error:
+        raise SignalError(f"expected one label for each of {count} signals, got lists of unequal lengths") from error
+    if labels.shape not in ((count,), (count, 1)):
+        raise SignalError(f"expected one label for each of {count} signals, got labels of shape {labels.shape}")
+    return labels.reshape(count)
+
+
+def _plain(classes: npt.NDArray[Any]) -> list[Any]:
+    """Text, numbers and booleans as they are, anything else as text."""
+    values = classes.tolist()
+    return values if all(isinstance(value, (str, int, float)) for value in values) else [str(value) for value in values]
+
+
+def _common_rate(signals: Sequence[Signal]) -> float | None:
+    if isinstance(signals, LazySignals):
+        return signals.rate_hz
+    rates = {signal.rate_hz for signal in signals}
+    if len(rates) > 1:
+        raise SignalError(f"signals have rates {sorted(rates, key=str)} Hz; resample them to one before training")
+    return rates.pop()
+
+
+def _in_one_order(signals: Sequence[Signal]) -> tuple[Sequence[Signal], tuple[str, ...]]:
+    """The signals with their channels in the order of the first that names them, and that order."""
+    if isinstance(signals, LazySignals):
+        return signals, signals[0].channels  # one order for all of them
+    first = next((signal for signal in signals if signal.channels), signals[0])
+    for signal in signals:
+        if signal.channels and set(signal.channels) != set(first.channels):
+            raise SignalError(
+                f"signal {signal.id!r} has the channels {', '.join(signal.channels)}, signal {first.id!r} has "
+                f"{', '.join(first.channels)}; train on signals with the same channels, or leave their names out"
+            )
+    return [signal.arranged(first.channels) for signal in signals], first.channels
+
+
+def _windows(signals: Sequence[Signal], *, clock: bool) -> WindowBatch | LazyWindows:
+    """All windows in memory where they fit into it."""
+    if isinstance(signals, LazySignals):
+        size = signals.lengths.max() * len(signals) * signals[0].values[0].nbytes
+        if size > IN_MEMORY_BYTES:
+            return LazyWindows(signals, signals.lengths.tolist(), clock=clock)
+    return stack(signals, clock=clock)

@@ -1,0 +1,88 @@
+"""A toy engine, to show what one needs: a dictionary in this process. Every call is the obvious one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from geopatch.engines import About, Contents, Entries, Filter, Info, Metadata, Shortlist
+from geopatch.engines.engine import contents_from, unknown_id
+from geopatch.errors import ExistsError
+
+PLACES: dict[str, tuple[About, dict[str, Entries]]] = {}
+
+
+class Memory:
+    def __init__(self, place: str, *, read_only: bool) -> None:
+        self.place, (self.about, self.held) = place, PLACES[place]
+
+    @staticmethod
+    def create(place: str, about: About) -> None:
+        if place in PLACES:
+            raise ExistsError(f"{place} exists already")
+        PLACES[place] = (about, {})
+
+    def put(self, entries: Entries) -> None:
+        self.held.update((id, entries.take([n])) for n, id in enumerate(entries.ids))
+
+    def remove(self, ids: Sequence[str]) -> int:
+        return sum(self.held.pop(id, None) is not None for id in ids)
+
+    def update(self, id: str, metadata: Metadata) -> None:
+        self.held[id] = replace(self.fetch([id]), metadata=(metadata,))
+
+    def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
+        for id in ids:
+            if id not in self.held:
+                raise unknown_id(self.place, id)
+        return joined([self.held[id] for id in ids])
+
+    def known(self, ids: Sequence[str]) -> set[str]:
+        return set(ids) & set(self.held)
+
+    def known_fields(self, names: Sequence[str]) -> set[str]:
+        return {name for name in names for entry in self.held.values() if name in entry.metadata[0]}
+
+    def layouts(self) -> tuple[tuple[str, ...], ...]:
+        return tuple({entry.channels[0] for entry in self.held.values()} - {()})
+
+    def next_number(self) -> int:
+        return len(self.held)
+
+    def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
+        entries = joined([entry for part in self.scan(1, where) for entry in [part]])
+        orders = [(np.argsort(-(entries.embedding @ query))[:k], entries.embedding @ query) for query in embedding]
+        return [Shortlist(tuple(entries.ids[n] for n in order), scores[order]) for order, scores in orders]
+
+    def count(self, where: Filter | None = None) -> int:
+        return len(list(self.scan(1, where)))
+
+    def scan(self, batch_size: int, where: Filter | None = None) -> Iterator[Entries]:
+        return (entry for entry in self.held.values() if where is None or where.matches(entry.fields(0)))
+
+    def contents(self) -> Contents:
+        return contents_from([], [(name, v, 1) for e in self.held.values() for name, v in e.metadata[0].items()])
+
+    def optimize(self) -> None:
+        pass
+
+    def info(self) -> Info:
+        return Info("memory", self.place, self.about, len(self.held), 0, 0)
+
+    def close(self) -> None:
+        pass
+
+
+def joined(parts: Sequence[Entries]) -> Entries:
+    arrays = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("embedding", "tokens", "valid", "patch_s", "start_s", "stop_s")
+    }
+    tuples = {
+        name: tuple(getattr(part, name)[0] for part in parts)
+        for name in ("ids", "records", "metadata", "windows", "channels")
+    }
+    return replace(parts[0], **arrays, **tuples)
