@@ -44,7 +44,8 @@ bench: $(READY)  ## run the benchmarks
 	$(BIN)/python benchmarks/gallery.py --windows 20000
 
 # torch stays at one version for everybody; its local tag (+cpu, +cu...) and its CUDA libraries depend on the machine and
-# are cut off. The extra `all` is spelled out: it names this package itself, which would be locked to this folder.
+# are cut off. The extra `all` is spelled out: it names this package itself, which would be locked to this folder. So does
+# the laboratory (lab/pyproject.toml), whose libraries come by extras that are listed here.
 lock: $(READY)  ## write the lock of this Python; pins stay where they fit (make lock UPGRADE=--upgrade takes the newest)
 	@cp $(LOCK) .venv/lock.found
 	$(BIN)/pip-compile pyproject.toml $(addprefix --extra ,$(EXTRAS) dev) \
@@ -59,7 +60,7 @@ lock: $(READY)  ## write the lock of this Python; pins stay where they fit (make
 	@mv .venv/lock.new $(LOCK)
 
 clean:  ## remove build output and caches (.venv stays)
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage .coverage.* coverage.xml
+	rm -rf build dist lab/dist .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage .coverage.* coverage.xml
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are touched last, so an interrupted install is taken up again by the next make.

@@ -2,6 +2,10 @@
 
 84 kernels of nine weights, three of them 2 and six -1, at dilations spread over the series; a feature is the share of
 places where a convolution exceeds a bias that is a quantile of the same convolution of a training series.
+
+Why not aeon's: it has no GPU. On one core aeon is faster (64 series of 150 samples: 0.05 s against 0.41 s, medians of
+three in one run), so this is kept for the study, which runs on a GPU: 2,000 windows of 2 channels and 512 samples take
+0.5 s on an H200, 8 times less than on the 16 cores of that machine.
 """
 
 from __future__ import annotations

@@ -51,9 +51,9 @@ DATA = """## What the numbers stand on
   said otherwise. NSTDB: trained on the patients of DS1 that are not in it, 0.5 to 40 Hz, searched within itself. It has
   the same minutes of two patients at six levels of noise, so the nearest window by plain Euclidean distance is mostly
   the same moment with other noise.
-- ARCTIC: target `prompt`, the other speaker's utterance of the sentence; 150 prompts train, 148 others are searched, both
-  by the same two speakers; 40 log-mel bands, 50 frames a second. Each sentence is there once by either speaker: who goes
-  by the voice is never right.
+- ARCTIC: target `prompt`, the other speaker's utterance of the sentence; 150 prompts train, 148 others are searched,
+  both by the same two speakers; 40 log-mel bands, 50 frames a second. Each sentence is there once by either speaker:
+  who goes by the voice is never right.
 - Pool sets have at most 1,000 training and 500 test windows, every class by its share. All sets are kept in 16 bits a
   sample, for all methods alike.
 - Everything that trains has one budget: {steps} steps on batches of {batch}, the same rate and schedule. That is less

@@ -4,6 +4,10 @@
 
 Each worker is a process with one thread that takes the next job nobody has taken. What is done is skipped when the
 same command is given again, after a kill as well; --minutes stops it in time by itself.
+
+Why not joblib, dask or concurrent.futures: their unit is a call whose result comes back to a live parent. Here a job
+is a line in a folder: it outlives kill -9 of parent and workers, a worker whose CUDA context broke is replaced without
+losing what others have done, and folders of several machines are merged. A pool would still need the journal.
 """
 
 from __future__ import annotations
