@@ -143,7 +143,7 @@ def test_a_copy_in_the_gallery_is_found_first(trained: Trained) -> None:
 def test_a_saved_model_is_measured_alike(trained: Trained, split: Collection, rows: list[Row], tmp_path: Path) -> None:
     trained.estimator.save(tmp_path / "model")
     loaded = GeoPatch.load(tmp_path / "model", device="cpu")
-    again = evaluate(Trained(loaded, "tiny", loaded.seed, trained.fit_s), split)
+    again = evaluate(Trained(loaded, "tiny", loaded.seed_, trained.fit_s), split)
     for row, other in zip(rows, again, strict=True):
         assert replace(other, encode_s=row.encode_s, peak_memory_mb=row.peak_memory_mb) == row
 
