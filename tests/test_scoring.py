@@ -48,7 +48,9 @@ def tokens_of(*counts: int, size: int = 4, width: int = 3, seed: int = 0) -> tup
 def pairs(query: Tensor, query_valid: Tensor, tokens: Tensor, valid: Tensor) -> Tensor:
     """Similarities (Q, I, N, J) of every query with every candidate."""
     many = len(query)
-    return similarities(query, query_valid, tokens.expand(many, *tokens.shape), valid.expand(many, *valid.shape))
+    expanded = tokens.expand(many, *tokens.shape), valid.expand(many, *valid.shape)
+    similarity: Tensor = similarities(query, query_valid, *expanded)
+    return similarity
 
 
 def padded(tokens: Tensor, valid: Tensor, count: int, value: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -314,5 +316,5 @@ def test_every_scorer_says_its_least_value_and_how_it_falls_apart() -> None:
         pair = rng.uniform(-1, 1, size=(3, 4)).astype(np.float32)
         if scorer.tokens is not None:
             assert np.nansum(scorer.parts(pair)) == pytest.approx(float(scorer.tokens(pair[:, None, :])[0]), abs=1e-6)
-            worst = scorer.combine(np.float32([-1.0]), -np.ones((3, 1, 4), dtype=np.float32))
+            worst = scorer.combine(-np.ones(1, dtype=np.float32), -np.ones((3, 1, 4), dtype=np.float32))
             assert worst[0] == pytest.approx(scorer.lowest) or scorer.needs_windows

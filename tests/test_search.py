@@ -446,7 +446,7 @@ def beats(name: str, seed: int, beats_s: float = 0.75) -> Signal:
     peaks = np.arange(0.3, 20, beats_s) + rng.uniform(-0.1, 0.1, size=len(np.arange(0.3, 20, beats_s)))
     wave = np.exp(-((time_s[:, None] - peaks) ** 2) / 0.01).sum(1)
     values = np.stack([wave, 0.3 * np.sin(2 * np.pi * time_s * (1 + seed))], axis=1) + rng.normal(size=(320, 2)) * 0.02
-    return Signal(values, name, 16.0, ("lead", "breath"), anchors=peaks * 16.0)
+    return Signal.from_array(values, name, 16.0, ("lead", "breath"), anchors=peaks * 16.0)
 
 
 @pytest.fixture(scope="module")
@@ -493,8 +493,11 @@ def test_a_model_with_a_clock_searches_by_id_and_at_tempos(clocked: Gallery) -> 
             assert hit.query_window.anchors is not None
     moved = clocked.search(window, 38, tempos=True)
     for hit in moved:
+        expected = warped(window, hit.tempo).anchors
         assert hit.query_window is not None
-        np.testing.assert_allclose(hit.query_window.anchors, warped(window, hit.tempo).anchors)
+        assert hit.query_window.anchors is not None
+        assert expected is not None
+        np.testing.assert_allclose(hit.query_window.anchors, expected)
     assert any(hit.tempo for hit in moved)
 
 
@@ -520,7 +523,7 @@ def test_precision_does_not_fall_when_channels_change_places(tmp_path: Path) -> 
         speeds = [(1, 4), (4, 1), (2, 6), (6, 2)][label]
         waves = [np.sin(2 * np.pi * (time_s * speed / 2 + rng.uniform())) for speed in speeds]
         values = np.stack(waves, axis=1) + rng.normal(size=(32, 2)) * 0.1
-        signals.append(Signal(values, f"w{n}", 16.0, ("a", "b")))
+        signals.append(Signal.from_array(values, f"w{n}", 16.0, ("a", "b")))
         labels.append(str(label))
     model = GeoPatch(model=config, train=train, device="cpu").fit(signals[:60], labels[:60])
     with Gallery.create(tmp_path / "classes", model) as made:

@@ -12,7 +12,7 @@ from geopatch.encoding import Encoding
 from geopatch.errors import ConfigError, SignalError
 from geopatch.evaluate.retrieval import EncodedSide
 from geopatch.protocol import Places
-from geopatch.scoring import SCORERS, encoded_scorers
+from geopatch.scoring import SCORERS
 from geopatch_lab.stability.finding import Finding
 from geopatch_lab.stability.preference import (
     PREFERRING,
@@ -89,10 +89,15 @@ def test_scores_of_all_pairs_equal_those_of_each_pair() -> None:
     for q in range(9):
         for c in range(9):
             kept = (encoding.tokens[q][encoding.valid[q]], encoding.tokens[c][encoding.valid[c]])
-            similarity = torch.from_numpy(kept[0] @ kept[1].T)[:, None]  # (I, 1, J)
-            cosine = torch.from_numpy(encoding.embedding[q] @ encoding.embedding[c][:, None])
-            expected = {name: float(SCORERS[name].combine(cosine, similarity)) for name in encoded_scorers()}
-            expected["strongest"] = float(similarity.max())
+            similarity = torch.from_numpy(kept[0] @ kept[1].T)[None, :, None, :]
+            cosine = torch.from_numpy(encoding.embedding[q] @ encoding.embedding[c][:, None])[None]
+            expected = {
+                "cosine": float(cosine),
+                "maxsim": float(SCORERS["maxsim"].combine(cosine, similarity)),
+                "fused": float(SCORERS["fused"].combine(cosine, similarity)),
+                "bridge": float(SCORERS["bridge"].combine(cosine, similarity)),
+                "strongest": float(similarity.max()),
+            }
             assert {name: float(values[q, c]) for name, values in scores.items()} == pytest.approx(expected, abs=1e-5)
 
 

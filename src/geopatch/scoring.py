@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf, nan
 from typing import Any, TypeAlias
 
@@ -292,26 +291,26 @@ def _matched(pair: Array, value: Array) -> Array:
 
 
 def _max(array: Array, axis: int) -> Array:
-    return array.max(axis) if _is_numpy(type(array)) else array.amax(axis)
+    return array.max(axis) if _is_numpy(array) else array.amax(axis)
 
 
 def _leading(array: Array) -> Array:
     """The last axis moved to the front; in numpy as a copy, because maxima down the first axis of contiguous data take
     a tenth of the time of maxima over 16 numbers at the end."""
     axes = (array.ndim - 1, *range(array.ndim - 1))
-    return array.transpose(axes).copy() if _is_numpy(type(array)) else array.permute(axes)
+    return array.transpose(axes).copy() if _is_numpy(array) else array.permute(axes)
 
 
 def _like(array: Array, other: Array) -> Array:
     """As the type of number that the other has: numpy divides whole numbers into float64."""
-    return array.astype(other.dtype, copy=False) if _is_numpy(type(array)) else array
+    return array.astype(other.dtype, copy=False) if _is_numpy(array) else array
 
 
 def _namespace(array: Array) -> Any:
     """The module whose functions take this array: numpy, or torch, which then is loaded already."""
-    return sys.modules["numpy" if _is_numpy(type(array)) else "torch"]
+    return sys.modules["numpy" if _is_numpy(array) else "torch"]
 
 
-@lru_cache
-def _is_numpy(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] == "numpy"
+def _is_numpy(array: Array) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(array, numpy.ndarray)

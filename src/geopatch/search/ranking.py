@@ -154,7 +154,8 @@ def _path_seconds(
     if options.ranking.path is None:
         return None
     windows = [_query_window(query, options), _candidate_window(entries, row, options)]
-    path = options.ranking.path(*scaled(_needed(encoder, options), windows), options.band)
+    first, other = scaled(_needed(encoder, options), windows)
+    path = options.ranking.path(first, other, options.band)
     seconds: Numbers = path / np.asarray([window.clock_hz for window in windows])
     return seconds
 
