@@ -40,7 +40,7 @@ WARM_S, CEILING_S, ALONE_S = 10.0, 10.0, 5.0
 
 
 @dataclass
-class Seen:
+class LoadResult:
     """What clients saw: seconds of each answer, how many were refused, answers of each client."""
 
     seconds: list[float] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Seen:
     of_client: list[int] = field(default_factory=list)
     lasted_s: float = 0.0
 
-    def told(self, name: str) -> str:
+    def line(self, name: str) -> str:
         times = np.asarray(self.seconds) * 1e3
         p50, p99 = np.percentile(times, [50, 99])
         rate = len(times) / self.lasted_s
@@ -103,7 +103,7 @@ class Wire:
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
         return self
 
-    async def ask(self, n: int) -> bool:
+    async def send(self, n: int) -> bool:
         self.writer.write(self.requests[n % len(self.requests)])
         head = await self.reader.readuntil(b"\r\n\r\n")
         size = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
@@ -111,15 +111,15 @@ class Wire:
         return head.startswith(b"HTTP/1.1 200")
 
 
-async def closed_loop(port: int, requests: list[bytes], clients: int, seconds: float) -> Seen:
+async def closed_loop(port: int, requests: list[bytes], clients: int, seconds: float) -> LoadResult:
     """Each client asks again when it has its answer."""
-    seen, until = Seen(of_client=[0] * clients), time.perf_counter() + seconds
+    seen, until = LoadResult(of_client=[0] * clients), time.perf_counter() + seconds
     wires = [await Wire(port, requests).open() for _ in range(clients)]
 
     async def client(c: int) -> None:
         n = c * 7
         while (start := time.perf_counter()) < until:
-            good = await wires[c].ask(n)
+            good = await wires[c].send(n)
             seen.refused += not good
             seen.seconds.append(time.perf_counter() - start)
             seen.of_client[c] += 1
@@ -131,19 +131,19 @@ async def closed_loop(port: int, requests: list[bytes], clients: int, seconds: f
     return seen
 
 
-async def open_loop(port: int, requests: list[bytes], clients: int, rate: float, seconds: float) -> Seen:
+async def open_loop(port: int, requests: list[bytes], clients: int, rate: float, seconds: float) -> LoadResult:
     """Arrivals at random moments, so many a second, whether or not others have been answered.
 
     A time counts from the moment of arrival, also where all clients are busy.
     """
-    seen, draw = Seen(), np.random.default_rng(1)
+    seen, draw = LoadResult(), np.random.default_rng(1)
     idle: asyncio.Queue[Wire] = asyncio.Queue()
     for _ in range(clients):
         idle.put_nowait(await Wire(port, requests).open())
 
     async def arrive(n: int, at: float) -> None:
         wire = await idle.get()
-        seen.refused += not await wire.ask(n)
+        seen.refused += not await wire.send(n)
         seen.seconds.append(time.perf_counter() - at)
         idle.put_nowait(wire)
 
@@ -168,9 +168,9 @@ def as_request(signal: Signal) -> bytes:
 class Load:
     """What was seen of one client before and after the open loop, of many in a closed loop, of many in an open one."""
 
-    alone: Seen
-    full: Seen
-    steady: Seen
+    alone: LoadResult
+    full: LoadResult
+    steady: LoadResult
 
 
 def load(port: int, queries: list[Signal], ceiling: Ceiling, seconds: float) -> Load:
@@ -205,23 +205,23 @@ def main(windows: int, seconds: float) -> None:
         ceiling = Ceiling(folder, queries)
         process, port = start_server(folder)
         try:
-            found = load(port, queries, ceiling, seconds)
+            result = load(port, queries, ceiling, seconds)
         finally:
             process.terminate()
             process.wait()
         ceiling.gallery.close()
-    tell(windows, ceiling.rates, found)
+    report(windows, ceiling.rates, result)
 
 
-def tell(windows: int, ceilings: list[float], found: Load) -> None:
-    rate = len(found.full.seconds) / found.full.lasted_s
-    ratio = np.percentile(found.steady.seconds, 99) / np.percentile(found.alone.seconds, 50)
+def report(windows: int, ceilings: list[float], result: Load) -> None:
+    rate = len(result.full.seconds) / result.full.lasted_s
+    ratio = np.percentile(result.steady.seconds, 99) / np.percentile(result.alone.seconds, 50)
     print(f"closed loop: {rate / statistics.mean(ceilings[:2]):.0%} of the ceiling before and after it")
     print(f"open loop at {SHARE:.0%} of that ceiling: p99 is {ratio:.1f} x the p50 of one client")
     print(f"{windows} windows; ceiling {', '.join(f'{one:.0f}' for one in ceilings)}/s, one thread")
-    print(found.alone.told("one client"))
-    print(found.full.told(f"{CLIENTS} clients, closed"))
-    print(found.steady.told(f"{CLIENTS} clients, open"))
+    print(result.alone.line("one client"))
+    print(result.full.line(f"{CLIENTS} clients, closed"))
+    print(result.steady.line(f"{CLIENTS} clients, open"))
 
 
 if __name__ == "__main__":

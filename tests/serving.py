@@ -31,7 +31,7 @@ from geopatch.server.connections import limited_protocol
 
 TOKEN, WRITE_TOKEN = "read-" + "r" * 20, "write-" + "w" * 20
 READER, WRITER = {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"Bearer {WRITE_TOKEN}"}
-READY_S = 90.0
+READY_S = 180.0
 
 
 def make_place(folder: Path) -> Path:

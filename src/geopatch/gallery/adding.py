@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from geopatch.data.recording import UNKNOWN, Recording, WindowConfig, cut_windows
+from geopatch.data.collection import UNKNOWN
+from geopatch.data.recording import Recording, WindowConfig, cut_windows
 from geopatch.engines.about import About
 from geopatch.engines.engine import Engine
 from geopatch.engines.entry import Channels, Entries, Metadata, entries_from, fitting_layout
