@@ -155,8 +155,7 @@ def test_drop_mark_search_switch_explain_and_reopen(page: Page, server: Server, 
     brush(page, 3.0, 5.0)
     assert float(page.input_value("#start")) == pytest.approx(3, abs=0.1)
     assert float(page.input_value("#stop")) == pytest.approx(5, abs=0.1)
-    page.fill("#start", "3")
-    page.fill("#stop", "5")
+    mark(page, 3, 5)
     page.click("#search")
     ids = hits(page)
     assert ids[0] == "119@3s"
@@ -304,6 +303,14 @@ def selected(page: Page, plot: str) -> list[float]:
     return [(edge - over["x"]) / over["width"] for edge in (select["x"], select["x"] + select["width"])]
 
 
+def mark(page: Page, start: float, stop: float) -> None:
+    """Type the edges of the mark; the first one past the second moves the whole mark."""
+    for name, value in (("#start", start), ("#stop", stop)):
+        page.fill(name, f"{value:g}")
+        page.locator(name).blur()
+    assert [float(page.input_value(name)) for name in ("#start", "#stop")] == [start, stop]
+
+
 def assert_mark_is_drawn(page: Page) -> None:
     """The first 2 of the visible 12 s are marked on the plot, and these 12 s on the overview."""
     page.wait_for_timeout(200)
@@ -331,9 +338,7 @@ def test_hits_of_an_older_mark_cannot_be_chosen(page: Page, server: Server) -> N
     page.wait_for_selector("#match .figure")
     explained: list[str] = []
     page.on("request", lambda request: explained.append(request.url) if "/api/explain" in request.url else None)
-    page.fill("#start", "7")
-    page.fill("#stop", "9")
-    page.locator("#stop").blur()
+    mark(page, 7, 9)
     assert page.evaluate("document.querySelector('#hits').inert")
     assert page.locator("#match").count() == 0
     assert "search again" in page.inner_text("#took")
@@ -371,9 +376,7 @@ def test_a_late_answer_is_dropped(page: Page, server: Server) -> None:
     hits(page)
     release = hold(page, "**/api/search")
     page.click("#search")
-    page.fill("#start", "7")
-    page.fill("#stop", "9")
-    page.locator("#stop").blur()
+    mark(page, 7, 9)
     release()
     assert page.locator("#hits .hit").count() == 0
     assert page.locator("#hits .ghost").count() == 0
@@ -463,9 +466,9 @@ def test_a_finger_marks_a_span(phone: Page, server: Server) -> None:
     assert float(phone.input_value("#start")) == pytest.approx(first + 0.5 * view, abs=0.3)
     assert float(phone.input_value("#stop")) == pytest.approx(first + 0.75 * view, abs=0.3)
     assert selected(phone, "#plot") == pytest.approx([0.5, 0.75], abs=0.03)
-    mark = [phone.input_value(name) for name in ("#start", "#stop")]
+    marked = [phone.input_value(name) for name in ("#start", "#stop")]
     touch(phone, *((xs[0], box["y"] + down) for down in (120, 100, 70, 30, 0)))  # a swipe scrolls
-    assert [phone.input_value(name) for name in ("#start", "#stop")] == mark
+    assert [phone.input_value(name) for name in ("#start", "#stop")] == marked
     low = phone.locator("#overview .u-over").bounding_box()
     assert low is not None
     touch(phone, *((low["x"] + low["width"] * share, low["y"] + 20) for share in (0.1, 0.3, 0.5)))

@@ -281,7 +281,14 @@ function listen() {
   $("records").addEventListener("click", event => { const node = event.target.closest("li[data-name]"); if (node) pick(node.dataset.name); });
   $("records").addEventListener("keydown", recordKey);
   $("span").addEventListener("submit", event => { event.preventDefault(); search(); });
-  for (const id of ["start", "stop"]) $(id).addEventListener("change", () => plot.mark(+$("start").value, +$("stop").value));
+  $("start").addEventListener("change", () => { // behind the other edge the mark keeps its length
+    const start = +$("start").value, [first, last] = state.span;
+    plot.mark(start, start < last ? last : start + last - first);
+  });
+  $("stop").addEventListener("change", () => {
+    const stop = +$("stop").value, [first, last] = state.span;
+    plot.mark(stop > first ? first : stop - (last - first), stop);
+  });
   $("rate").addEventListener("change", () => show(state.source, atRate(state.signal, +$("rate").value > 0 ? +$("rate").value : gallery.rate_hz)));
   $("zoom-in").addEventListener("click", () => plot.zoom(1 / 1.6));
   $("zoom-out").addEventListener("click", () => plot.zoom(1.6));

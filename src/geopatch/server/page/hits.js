@@ -4,10 +4,14 @@ import { channel, clock, duration, element, median, path, range, scale, span, sv
 
 const WIDTH = 240, HEIGHT = 96;
 
+function centre(values) {
+  const middle = median(values);
+  return values.map(value => value === null ? null : value - middle);
+}
+
 function picture(query, hit, c) {
   if (!hit) return element("p", { class: "hint" }, "the gallery keeps no values of this window");
-  const lines = [query, hit].map(window => window && channel(window, c));
-  const centred = lines.map(values => values && values.map(value => value === null ? null : value - median(values)));
+  const centred = [query, hit].map(window => window && centre(channel(window, c)));
   const longest = Math.max(...[query, hit].filter(Boolean).map(duration));
   const x = scale(0, longest, 2, WIDTH - 2);
   const y = scale(...range(...centred.filter(Boolean)), HEIGHT - 4, 4);
