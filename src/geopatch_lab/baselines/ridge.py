@@ -1,9 +1,10 @@
 """Ridge regression on class indicators, its strength chosen by leaving one out: RidgeClassifierCV in torch.
 
 Why not scikit-learn's: MiniRocket's features lie on the GPU already, and the decomposition runs there. Measured,
-medians of three fits with 9,996 features and five classes: on one core 0.03 s against scikit-learn's 0.11 s for 150 series and
-0.69 s against 1.05 s for 800; with 320 features scikit-learn is faster (0.19 s against 0.28 s for 800). On an H200 the
-first two take 4 and 11 ms, and 4,000 series 114 ms: 4, 8 and 19 times less than on the 16 cores of that machine.
+medians of three fits with 9,996 features and five classes: on one core 0.03 s against scikit-learn's 0.11 s for 150
+series and 0.69 s against 1.05 s for 800; with 320 features scikit-learn is faster (0.19 s against 0.28 s for 800). On
+an H200 the first two take 4 and 11 ms, and 4,000 series 114 ms: 4, 8 and 19 times less than on the 16 cores of that
+machine.
 """
 
 from __future__ import annotations
