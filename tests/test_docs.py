@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SAYS = re.compile(r"^ *print\(.*\)  # ((?:[\[({'\"]|\d|True|False|None|[A-Z]\w+Error).*)$", re.MULTILINE)
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 MARK = "--- the next example ---"
 RUN = ("data list", "encode", "gallery", "search")  # verbs whose examples take seconds
 
@@ -65,7 +66,7 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def workspace(small_model: Path, tmp_path: Path) -> Path:
     """What a reader of the docs has: a model, files, records and a cache, under the names that the docs use."""
     shutil.copytree(small_model, tmp_path / "model")
-    recordings = mitdb_minutes()[:2]
+    recordings = mitdb_minutes()[1:3]  # with the same leads
     windows = cut_windows("mitdb", recordings, WindowConfig(rate_hz=128.0))
     (tmp_path / "cache").mkdir()
     write_cache(tmp_path / "cache" / "mitdb", "mitdb", {"train": window_pairs(windows)}, length=256)
@@ -111,7 +112,7 @@ def printed(examples: list[str], folder: Path) -> list[str]:
     """What each of the examples prints, run one after the other in one folder, with warnings as errors."""
     (folder / "examples.txt").write_text(MARK.join(examples), encoding="utf-8")
     command = [sys.executable, "-W", "error", "-c", DRIVER, "examples.txt"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout.split(f"{MARK}\n")[1:]
 
@@ -169,7 +170,7 @@ finally:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_verbs_complete_at_once_and_without_the_laboratory(shell: str) -> None:
-    environment = {**os.environ, "_GEOPATCH_COMPLETE": f"{shell}_complete", "COMP_WORDS": "geopatch st"}
+    environment = {**ENVIRONMENT, "_GEOPATCH_COMPLETE": f"{shell}_complete", "COMP_WORDS": "geopatch st"}
     environment["COMP_CWORD"] = "st" if shell == "fish" else "1"
     done = subprocess.run([sys.executable, "-c", COMPLETE], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -188,7 +189,7 @@ eval "$(_GEOPATCH_COMPLETE=bash_source geopatch)"
 COMP_WORDS=(geopatch gal) COMP_CWORD=1 _GEOPATCH_COMPLETE=bash_complete geopatch
 complete -p geopatch
 """
-    environment = {**os.environ, "COMP_WORDS": "geopatch gal", "COMP_CWORD": "1"}
+    environment = {**ENVIRONMENT, "COMP_WORDS": "geopatch gal", "COMP_CWORD": "1"}
     done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "plain,gallery" in done.stdout
