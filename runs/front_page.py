@@ -12,7 +12,7 @@ from typing import Any
 from geopatch.evaluate.metrics import CLASS_MEAN
 from geopatch.evaluate.rows import Row, Summary, read_rows, summarise
 from geopatch_lab.study.compare import difference
-from geopatch_lab.study.scores import WARPED, Scores
+from geopatch_lab.study.scores import WARPED, StudyScores
 from geopatch_lab.study.sets import POOL
 from geopatch_lab.study.tables import POOL_CONTESTANTS, markdown, wide
 
@@ -116,7 +116,7 @@ RIVALS = {"minirocket-ridge": "MiniRocket + ridge", "dtw-10": "DTW, 10 % band", 
 
 def difference_table(rows: Sequence[Row]) -> str:
     """Fused GeoPatch less each rival over the pool, in points of R@1."""
-    scores = Scores.of(rows)
+    scores = StudyScores.of(rows)
     tables = [wide(scores, POOL, POOL_CONTESTANTS, stress) for stress in ("clean", WARPED)]
     lines = [[name, *(_points(table, rival) for table in tables)] for rival, name in RIVALS.items()]
     return markdown(["R@1 of GeoPatch (fused) less that of", "clean", "warped"], lines)
