@@ -34,7 +34,7 @@ def tone(seconds: float = 0.2, rate_hz: float = 16000.0, pitch_hz: float = 440.0
 def write(path: Path, sound: Signal | None = None, **settings: Any) -> Path:
     sound = sound or tone()
     path.parent.mkdir(parents=True, exist_ok=True)
-    soundfile.write(str(path), sound.values, int(sound.rate_hz), **settings)
+    soundfile.write(str(path), sound.values, int(sound.clock_hz), **settings)
     return path
 
 

@@ -49,11 +49,13 @@ def test_an_envelope_equals_that_of_the_whole(pieces: Pieces, most: int) -> None
 
 
 def lowest(part: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    return np.fmin.reduce(part, axis=0)
+    least: npt.NDArray[np.float32] = np.fmin.reduce(part, axis=0)
+    return least
 
 
 def highest(part: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    return np.fmax.reduce(part, axis=0)
+    most: npt.NDArray[np.float32] = np.fmax.reduce(part, axis=0)
+    return most
 
 
 def test_an_envelope_does_not_grow_with_the_times() -> None:

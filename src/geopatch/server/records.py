@@ -141,5 +141,5 @@ def draw_record(
             )
     if envelope.start == envelope.stop:
         raise nothing
-    start, stop = (first.start_s + edge / clock_hz for edge in (envelope.start, envelope.stop))
-    return Drawing(Signal(envelope.rows(), name, first.rate_hz, first.channels, name, start), envelope.bucket, stop)
+    start_s, stop_s = (first.start_s + edge / clock_hz for edge in (envelope.start, envelope.stop))
+    return Drawing(Signal(envelope.rows(), name, first.rate_hz, first.channels, name, start_s), envelope.bucket, stop_s)

@@ -99,8 +99,8 @@ def _option_fields() -> dict[str, Any]:
         kind = {float: FiniteFloat, float | None: FiniteFloat | None}.get(kind, kind)
         default, choices = JSON_DEFAULTS.get(item.name, item.default), item.metadata["choices"]
         names = None if choices is None else {"enum": [*([None] if default is None else []), *choices()]}
-        limits = {"ge": item.metadata["low"], "le": HIGH.get(item.name)}
-        made[item.name] = (kind, Field(default, description=item.metadata["help"], json_schema_extra=names, **limits))
+        limits: dict[str, Any] = {"ge": item.metadata["low"], "le": HIGH.get(item.name), "json_schema_extra": names}
+        made[item.name] = (kind, Field(default, description=item.metadata["help"], **limits))
     return made
 
 
