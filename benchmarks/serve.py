@@ -86,8 +86,8 @@ class Ceiling:
         done, start = 0, time.perf_counter()
         with threadpool_limits(1):
             while time.perf_counter() - start < seconds:
-                asked = [self.queries[(done + n) % len(self.queries)] for n in range(TOGETHER)]
-                self.gallery.search_batch(asked, K)
+                batch = [self.queries[(done + n) % len(self.queries)] for n in range(TOGETHER)]
+                self.gallery.search_batch(batch, K)
                 done += TOGETHER
         self.rates.append(done / (time.perf_counter() - start))
         return self.rates[-1]
