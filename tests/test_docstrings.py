@@ -73,9 +73,10 @@ def test_a_name_of_the_package_has_an_example_that_runs(
 ) -> None:
     """Warnings are errors here, as in every test."""
     monkeypatch.chdir(tmp_path)
-    text = inspect.getdoc(getattr(geopatch, name)) or ""
+    value = getattr(geopatch, name)
+    text = inspect.getdoc(value) or ""
     assert re.search(r"^Examples\n-+$", text, re.MULTILINE), f"{name} has no section Examples"
-    example = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
+    example = doctest.DocTestParser().get_doctest(text, dict(vars(import_module(value.__module__))), name, None, 0)
     assert example.examples, f"the section Examples of {name} has no line that starts with >>>"
     said: list[str] = []
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -111,8 +112,14 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports_of(path: Path) -> list[Import]:
-    return list(imports(ast.parse(path.read_text()), module_name(path), path.name == "__init__.py"))
+    return list(imports(tree_of(path), module_name(path), path.name == "__init__.py"))
 
 
 def shown(path: Path, line: int) -> str:
@@ -144,7 +151,7 @@ def owner(name: str, modules: set[str]) -> str:
 
 def pickling(path: Path) -> Iterator[str]:
     """Each place of a file that reads or writes pickles."""
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     for found in imports_of(path):
         if found.name in PICKLERS or found.name.split(".")[0] in PICKLERS:
             yield f"{shown(path, found.line)}: imports {found.name}"
@@ -161,7 +168,7 @@ def pickling(path: Path) -> Iterator[str]:
 def lines_of_code(path: Path) -> int:
     """Lines of a file without its docstrings, which may be as long as a user needs them."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    documented = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+    documented = [node for node in ast.walk(tree_of(path)) if isinstance(node, kinds)]
     first = [node.body[0] for node in documented if ast.get_docstring(node) is not None]
     return len(path.read_text().splitlines()) - sum((node.end_lineno or 0) - node.lineno + 1 for node in first)
 

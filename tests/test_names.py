@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -39,6 +40,11 @@ def retired_in(name: str) -> list[str]:
     return sorted(RETIRED & ({*parts} | pairs))
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def python_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Every identifier that the code itself declares or uses, with its line."""
     for node in ast.walk(tree):
@@ -66,8 +72,8 @@ def javascript_names(text: str) -> Iterator[tuple[int, str]]:
 
 
 def faults_of(path: Path) -> list[str]:
-    text = path.read_text(encoding="utf-8")
-    names = javascript_names(text) if path.suffix == ".js" else python_names(ast.parse(text))
+    is_script = path.suffix == ".js"
+    names = javascript_names(path.read_text(encoding="utf-8")) if is_script else python_names(tree_of(path))
     place = path.relative_to(SRC)
     return [f"{place}:{line}: {name} ({word})" for line, name in sorted({*names}) for word in retired_in(name)]
 
@@ -75,7 +81,7 @@ def faults_of(path: Path) -> list[str]:
 def test_no_two_classes_share_a_name() -> None:
     places = defaultdict(list)
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(f"{path.relative_to(SRC)}:{node.lineno}")
     shared = [f"{name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]

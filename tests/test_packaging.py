@@ -98,3 +98,10 @@ main(sys.argv[1:])
 def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def test_the_lock_is_made_from_every_extra(wheels: dict[str, zipfile.ZipFile]) -> None:
+    """`lab` and `all` name the projects themselves, and `dev` stands beside the list."""
+    (line,) = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    extras = set(metadata(wheels["geopatch_ts"]).get_all("Provides-Extra") or [])
+    assert set(line.split()) == extras - {"all", "dev", "lab"}

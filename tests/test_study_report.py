@@ -13,6 +13,7 @@ import pytest
 from geopatch.errors import DataError
 from geopatch.evaluate.rows import Row, read_rows
 from geopatch.evaluate.stress import KINDS, Stress
+from geopatch.plot.canvas import pyplot
 from geopatch.protocol import Protocol
 from geopatch_lab import plot
 from geopatch_lab.plot.pareto import frontier
@@ -322,7 +323,9 @@ def test_the_report_has_every_table_and_figure_that_its_rows_allow(tmp_path: Pat
         assert told in text
 
 
-def test_the_page_is_made_from_committed_rows_by_one_command(tmp_path: Path) -> None:
+def test_the_page_is_made_from_committed_rows_by_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of the figures are tested above."""
+    monkeypatch.setattr("geopatch_lab.study.figures.save_all", lambda figure, stem: pyplot().close(figure))
     write_rows(tmp_path / "study.jsonl.gz", compact(study_rows()))
     write_cost(tmp_path / "cost.json", COST)
     rows, cost, page_path = (str(tmp_path / name) for name in ("study.jsonl.gz", "cost.json", "RESULTS.md"))

@@ -276,7 +276,7 @@ def names_in(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda one: one.says[:30])
 def test_code_and_tests_of_a_statement_exist(statement: Statement) -> None:
-    places = [(Path(geopatch.__file__).parent, one) for one in statement.code]
+    places = [(Path(geopatch.__file__).parents[1], one) for one in statement.code]
     places += [(Path(__file__).parent, one) for one in statement.tests]
     assert statement.code
     assert statement.tests
@@ -294,7 +294,7 @@ def test_the_page_has_a_line_for_each_statement_and_the_figures(
         saved.append(stem)
         pyplot().close(figure)
 
-    monkeypatch.setattr("geopatch.plot.save_all", note)
+    monkeypatch.setattr("geopatch_lab.study.figures.save_all", note)
     both = [*rows, *(replace(row, seed=1) for row in rows)]
     drawn = write_report([], None, {}, tmp_path / "RESULTS.md", tmp_path / "figures", "", both)
     assert drawn == FIGURES == [path.name for path in saved]
