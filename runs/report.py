@@ -20,9 +20,9 @@ SNR_DB = (24, 18, 12, 6, 0, -6)
 INTRODUCTION = """# Results
 
 Made by `runs/report.py` from the rows in `results/`; each row has its protocol, config, seed and versions. *Warped*:
-queries are read at t + 0.1 T sin(2 pi t / T), the gallery stays as it is. That is one fixed warp, of the family from which
-GeoPatch's training draws its views; the baselines see none. *Fused*: the 50 best by cosine, ranked again by cosine + the
-mean of MaxSim both ways; *maxsim* and *bridge* rank the same 50. Means over seeds.
+queries are read at t + 0.1 T sin(2 pi t / T), the gallery stays as it is. That is one fixed warp, of the family from
+which GeoPatch's training draws its views; the baselines see none. *Fused*: the 50 best by cosine, ranked again by
+cosine + the mean of MaxSim both ways; *maxsim* and *bridge* rank the same 50. Means over seeds.
 """
 
 ARCHIVE = """## Archive sets
@@ -77,8 +77,8 @@ SPEECH = """## Speech
 
 CMU ARCTIC, two speakers, 593 prompts, 40 log-mel bands a hundred times a second (`runs/speech.py`). *prompt*: find the
 sentence among 296 utterances as the other speaker says it; the 148 test prompts were in no training, but both speakers
-were: what a third voice would get is not measured here. *speaker*: find the voice. The baselines search by prompt on the
-same frames, with amplitude kept and z-scored: DTW without a band and in a band of 10 % (which just holds the warp),
+were: what a third voice would get is not measured here. *speaker*: find the voice. The baselines search by prompt on
+the same frames, with amplitude kept and z-scored: DTW without a band and in a band of 10 % (which just holds the warp),
 MiniRocket's features as they are, and as ridge scores of the training prompts.
 """
 
