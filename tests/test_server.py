@@ -175,7 +175,7 @@ def test_records_to_pick_from(client: TestClient, gallery: Gallery) -> None:
     told = client.get("/api/records", params={"contains": "20", "limit": 1}).json()
     assert told["total"] == 2
     assert [one["name"] for one in told["records"]] == ["200"]
-    record = client.get("/api/record", params={"name": "119", "start_s": 2, "stop_s": 4}).json()
+    record = client.get("/api/record", params={"name": "119", "start_s": 2, "stop_s": 5}).json()
     values = np.frombuffer(__import__("base64").b64decode(record["data"]), "<f4").reshape(record["samples"], 2)
     np.testing.assert_array_equal(values[round((3 - record["start_s"]) * 128) :][:256], window_of(gallery).values)
     assert client.get("/api/window", params={"id": "119@3s"}).json()["metadata"]["second"] == 3.0
