@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -22,7 +21,7 @@ from geopatch.gallery import Gallery
 from geopatch.signal import Signal
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Page, Request, Route
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 PHONE = {"width": 390, "height": 844}
@@ -489,6 +488,12 @@ def test_a_pen_marks_a_span(page: Page, server: Server) -> None:
     assert selected(page, "#plot")[1] > 0.59
 
 
+def signal_of(request: Request) -> dict[str, Any]:
+    body: Any = request.post_data_json
+    signal: dict[str, Any] = body["query"]["signal"]
+    return signal
+
+
 def test_times_are_samples_where_the_rate_is_not_known(page: Page, server: Server, tmp_path: Path) -> None:
     def without_rate(route: Route) -> None:
         answer = route.fetch()
@@ -507,7 +512,7 @@ def test_times_are_samples_where_the_rate_is_not_known(page: Page, server: Serve
     assert [page.input_value(name) for name in ("#start", "#stop")] == ["0", "256"]
     with page.expect_request("**/api/search") as sent:
         page.click("#search")
-    signal = json.loads(sent.value.post_data or "{}")["query"]["signal"]
+    signal = signal_of(sent.value)
     assert (signal["rate_hz"], len(signal["values"])) == (None, 256)
     assert len(hits(page)) == 12
 
@@ -519,7 +524,7 @@ def test_channels_are_sent_by_name_and_a_refusal_is_readable(page: Page, server:
     drop(page, beat)
     with page.expect_request("**/api/search") as sent:
         page.click("#search")
-    assert json.loads(sent.value.post_data or "{}")["query"]["signal"]["channels"] == ["MLII", "V1"]
+    assert signal_of(sent.value)["channels"] == ["MLII", "V1"]
     page.wait_for_selector("#problem:not([hidden])")
     lines = page.inner_text("#problem span").splitlines()
     assert lines == ["signal 'beat' has the channels MLII, V1;", "expected V5, MLII: rename its channels"]

@@ -49,13 +49,11 @@ def test_an_envelope_equals_that_of_the_whole(pieces: Pieces, most: int) -> None
 
 
 def lowest(part: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    least: npt.NDArray[np.float32] = np.fmin.reduce(part, axis=0)
-    return least
+    return np.asarray(np.fmin.reduce(part, axis=0))
 
 
 def highest(part: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    most: npt.NDArray[np.float32] = np.fmax.reduce(part, axis=0)
-    return most
+    return np.asarray(np.fmax.reduce(part, axis=0))
 
 
 def test_an_envelope_does_not_grow_with_the_times() -> None:
@@ -96,7 +94,7 @@ def test_a_short_part_has_every_sample(gallery: Gallery) -> None:
 
 
 def test_what_cannot_be_drawn(gallery: Gallery) -> None:
-    with pytest.raises(ConfigError, match="has more than 1000 samples there; ask for a shorter part, or give `points`"):
+    with pytest.raises(ConfigError, match="has more than 1000 samples there; request a shorter part, or give `points`"):
         draw_record(gallery, "long", -1e12, 1e12, None, 2000)
     for name, start_s, stop_s in (("bare", -1e12, 1e12), ("nowhere", -1e12, 1e12), ("long", 20_000, 20_001)):
         with pytest.raises(RefusedError, match="keeps no values"):

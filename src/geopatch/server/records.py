@@ -136,10 +136,10 @@ def draw_record(
             envelope.add(max(start, low), part)
         if points is None and envelope.bucket > 1:
             raise ConfigError(
-                f"record {name[:100]!r} has more than {rows} samples there; ask for a shorter part, "
+                f"record {name[:100]!r} has more than {rows} samples there; request a shorter part, "
                 "or give `points` to get minima and maxima"
             )
     if envelope.start == envelope.stop:
         raise nothing
-    start_s, stop_s = (first.start_s + edge / clock_hz for edge in (envelope.start, envelope.stop))
-    return Drawing(Signal(envelope.rows(), name, first.rate_hz, first.channels, name, start_s), envelope.bucket, stop_s)
+    first_s, stop_s = (first.start_s + edge / clock_hz for edge in (envelope.start, envelope.stop))
+    return Drawing(Signal(envelope.rows(), name, first.rate_hz, first.channels, name, first_s), envelope.bucket, stop_s)
