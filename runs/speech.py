@@ -31,7 +31,7 @@ def measure_rival(name: str, arguments: argparse.Namespace) -> None:
     windows = Cache(arguments.cache / "arctic")
     train_side, test = windows.windows("train").collection("prompt"), windows.windows("test").collection("prompt")
     for amplitude in AMPLITUDES:
-        rival = train_rival(make(name, amplitude=amplitude), train_side, seed=0)
+        rival = train_rival(make(name, amplitude=amplitude, device=arguments.device), train_side, seed=0)
         append_rows(arguments.rows, evaluate_rival(rival, test, target="prompt"))
 
 
