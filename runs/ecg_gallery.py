@@ -140,9 +140,9 @@ def shifted(cache: Path, most: int) -> Iterator[Signal]:
 
 def between(one: Signal, other: Signal, shift_s: float) -> Signal:
     """The window that starts `shift_s` after `one`; the next window, which overlaps it, has what it lacks."""
-    step, first = round((other.start_s - one.start_s) * one.rate_hz), round(shift_s * one.rate_hz)
+    step, first = round((other.start_s - one.start_s) * one.clock_hz), round(shift_s * one.clock_hz)
     values = np.concatenate([one.values[:step], other.values])[first : first + one.length]
-    start_s = one.start_s + first / one.rate_hz
+    start_s = one.start_s + first / one.clock_hz
     return replace(one, id=f"{one.record}@{start_s:.3f}s", values=values, start_s=start_s, anchors=None)
 
 

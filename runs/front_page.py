@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from geopatch.evaluate.metrics import CLASS_MEAN
-from geopatch.evaluate.rows import Row, Summary, read_rows, summarise
+from geopatch.evaluate.rows import CLASS_MEAN, Row, Summary, read_rows, summarise
 from geopatch_lab.study.compare import difference
 from geopatch_lab.study.scores import WARPED, StudyScores
 from geopatch_lab.study.sets import POOL
