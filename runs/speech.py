@@ -31,7 +31,8 @@ def measure_rival(name: str, arguments: argparse.Namespace) -> None:
     windows = Cache(arguments.cache / "arctic")
     train_side, test = windows.windows("train").collection("prompt"), windows.windows("test").collection("prompt")
     for amplitude in AMPLITUDES:
-        rival = train_rival(make(name, amplitude=amplitude, device=arguments.device), train_side, seed=0)
+        method = make(name, amplitude=amplitude, device=arguments.device)
+        rival = train_rival(method, train_side, seed=0, device=arguments.device)
         append_rows(arguments.rows, evaluate_rival(rival, test, target="prompt"))
 
 

@@ -21,7 +21,17 @@ from contextlib import contextmanager
 
 
 class GeoPatchError(ValueError):
-    """Every error a user can cause or cure."""
+    """Every error a user can cause or cure.
+
+    Examples
+    --------
+    >>> from geopatch import GeoPatchError, Signal
+    >>> try:
+    ...     Signal.from_array([1.0, float("inf")], id="s")
+    ... except GeoPatchError as error:
+    ...     print(type(error).__name__)
+    SignalError
+    """
 
 
 class SignalError(GeoPatchError):

@@ -76,7 +76,13 @@ def geopatch(context: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a verb. What a user can cure is one line on stderr and exit code 2."""
+    """Run a verb. What a user can cure is one line on stderr and exit code 2.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The words of the command line after `geopatch`; by default those of this process.
+    """
     try:
         geopatch.main(arguments, prog_name="geopatch", standalone_mode=False)
     except click.ClickException as error:

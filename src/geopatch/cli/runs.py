@@ -67,7 +67,11 @@ def measuring(scorers: Sequence[str]) -> Callable[[Command], Command]:
     flags = (
         options.target,
         click.option(
-            "--protocol", type=click.Choice(tuple(MEANING)), default="standard", show_default=True, help="What counts."
+            "--protocol",
+            type=click.Choice(tuple(MEANING)),
+            default="standard",
+            show_default=True,
+            help="Which candidates count, and which are right.",
         ),
         click.option("--guard-s", default=0.0, show_default=True, help="How near still counts as overlapping, in s."),
         click.option("--scorers", default=",".join(scorers), show_default=True, help="Separated by commas."),

@@ -111,46 +111,169 @@ class Engine(Protocol):
         """The encoder of its vectors."""
 
     def put(self, entries: Entries) -> None:
-        """Add entries, all or none; an id that is there already is replaced."""
+        """Add entries, all or none; an id that is there already is replaced.
+
+        Parameters
+        ----------
+        entries : Entries
+            Encoded windows with their ids.
+        """
 
     def remove(self, ids: Sequence[str]) -> int:
-        """Take entries out, all in one change; returns how many were there."""
+        """Take entries out, all in one change.
+
+        Parameters
+        ----------
+        ids : sequence of str
+            Ids of entries.
+
+        Returns
+        -------
+        int
+            How many were there.
+        """
 
     def update(self, id: str, metadata: Metadata) -> None:
-        """Give an entry other metadata."""
+        """Give an entry other metadata.
+
+        Parameters
+        ----------
+        id : str
+            Id of the entry.
+        metadata : mapping
+            The names and values that replace the old ones.
+        """
 
     def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
-        """Entries in the order of the ids; quicker without the raw windows."""
+        """Read entries, in the order of the ids.
+
+        Parameters
+        ----------
+        ids : sequence of str
+            Ids of entries.
+        with_windows : bool, default=True
+            Whether to read the raw windows; quicker without.
+
+        Returns
+        -------
+        Entries
+            The entries.
+        """
 
     def known(self, ids: Sequence[str]) -> set[str]:
-        """Which of these ids are there."""
+        """Look up which of these ids are there.
+
+        Parameters
+        ----------
+        ids : sequence of str
+            Ids of entries.
+
+        Returns
+        -------
+        set of str
+            Those that are there.
+        """
 
     def known_fields(self, names: Sequence[str]) -> set[str]:
-        """Which of these names of metadata some entry has."""
+        """Look up which of these names of metadata some entry has.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of metadata.
+
+        Returns
+        -------
+        set of str
+            Those that some entry has.
+        """
 
     def layouts(self) -> tuple[Channels, ...]:
-        """The distinct orders of channel names among the entries, without those that have none."""
+        """List the distinct orders of channel names among the entries.
+
+        Returns
+        -------
+        tuple of tuple of str
+            The orders; entries without names have none.
+        """
 
     def next_number(self) -> int:
-        """A number that grows with every entry written and never shrinks; 0 in a new gallery."""
+        """Give a number that grows with every entry written and never shrinks.
+
+        Returns
+        -------
+        int
+            The number; 0 in a new gallery.
+        """
 
     def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
-        """For each query (Q, D) the k entries of largest cosine among those that pass the filter."""
+        """Find for each query the entries of largest cosine.
+
+        Parameters
+        ----------
+        embedding : array of shape (Q, D)
+            Unit vectors of the queries.
+        k : int
+            How many entries for each.
+        where : Filter, optional
+            Which entries count; by default all.
+
+        Returns
+        -------
+        list of Shortlist
+            One for each query, best first.
+        """
 
     def count(self, where: Filter | None = None) -> int:
-        """How many entries pass the filter."""
+        """Count the entries that pass the filter.
+
+        Parameters
+        ----------
+        where : Filter, optional
+            Which entries count; by default all.
+
+        Returns
+        -------
+        int
+            How many there are.
+        """
 
     def scan(self, batch_size: int, where: Filter | None = None) -> Iterator[Entries]:
-        """All entries that pass the filter, a batch at a time."""
+        """Read all entries that pass the filter, a batch at a time.
+
+        Parameters
+        ----------
+        batch_size : int
+            Entries in a batch, at most.
+        where : Filter, optional
+            Which entries count; by default all.
+
+        Returns
+        -------
+        iterator of Entries
+            The batches, in the order in which entries were written.
+        """
 
     def contents(self) -> Contents:
-        """Records and metadata with their counts."""
+        """Count records and values of metadata.
+
+        Returns
+        -------
+        Contents
+            Records and metadata with their counts.
+        """
 
     def optimize(self) -> None:
         """Build the index anew and give space back; may take minutes."""
 
     def info(self) -> Info:
-        """The state of the gallery."""
+        """Read the state of the gallery.
+
+        Returns
+        -------
+        Info
+            Engine, place, sizes.
+        """
 
     def close(self) -> None:
         """Let go of files, connections and the writer's lock."""

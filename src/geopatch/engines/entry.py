@@ -97,6 +97,7 @@ class Entries:
 
     @property
     def widths(self) -> Widths:
+        """Sizes of the vectors."""
         return Widths(self.embedding.shape[1], self.tokens.shape[1], self.tokens.shape[2])
 
     def fields(self, n: int) -> dict[str, Value]:
