@@ -73,7 +73,8 @@ class Server:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         where = ["--model", str(place / "model"), "--host", host, "--port", str(self.port), "--device", "cpu"]
-        command = [sys.executable, "-m", "geopatch", "serve", str(place / "gallery"), *where, *flags]
+        workers = [] if "--workers" in flags else ["--workers", "1"]  # each takes seconds to start
+        command = [sys.executable, "-m", "geopatch", "serve", str(place / "gallery"), *where, *workers, *flags]
         self.log = place / "server.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)

@@ -75,7 +75,7 @@ def changed(text: str, changes: list[str]) -> str:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The packages and the test of their order of imports."""
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src", tmp_path / "src")  # with what is compiled: it need not be done again
     (tmp_path / "tests").mkdir()
     shutil.copy(ROOT / "tests" / "test_imports.py", tmp_path / "tests")
     return tmp_path

@@ -197,6 +197,7 @@ READ_ONLY = """
 import os, sys
 from galleries import ABOUT, entries_of
 from geopatch.errors import GeoPatchError
+import geopatch.engines.embedded, filelock
 from geopatch.gallery import Gallery
 query = entries_of(["q"]).embedding
 os.setuid(65534)  # after the imports: another user may not be allowed to read these

@@ -212,7 +212,7 @@ def test_kill_9_under_load_loses_no_acknowledged_window(place: Path) -> None:
     token.write_text(WRITE_TOKEN)
     draw, acknowledged = random.Random(0), list[int]()
     for kill in range(KILLS):
-        with server_of(place, "--write-token-file", str(token)) as server:
+        with server_of(place, "--workers", "2", "--write-token-file", str(token)) as server:
             writers = [
                 threading.Thread(target=write_until_refused, args=(server, 10_000 * kill + 1_000 * n, acknowledged))
                 for n in range(3)
