@@ -15,10 +15,10 @@ from geopatch import demo
 from geopatch.cli import main
 from geopatch.cli.demo import _program
 from geopatch.data.sample import ecg_windows
+from geopatch.demo import sample_gallery
 from geopatch.errors import GalleryError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
-from geopatch.server.sample import sample_gallery
 
 PNG = b"\x89PNG"
 

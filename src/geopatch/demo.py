@@ -12,7 +12,7 @@ import numpy as np
 from geopatch import plot
 from geopatch.config import TrainConfig
 from geopatch.data.collection import Collection
-from geopatch.data.sample import basic_motions, ecg_windows
+from geopatch.data.sample import basic_motions, ecg_windows, mitdb_minutes
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate.retrieval import evaluate, train
 from geopatch.evaluate.rows import Row
@@ -21,9 +21,14 @@ from geopatch.search import Hit
 from geopatch.signal import Signal
 from geopatch.warp import warped
 
-MOTION_STEPS, ECG_STEPS = 120, 100  # enough to see it work in a minute or two; a real training takes 1200 and more
+MOTION_STEPS, ECG_STEPS, SERVED_STEPS = (
+    120,
+    100,
+    150,
+)  # enough to see it work in a minute or two; a real training takes 1200 and more
 TRAIN_S = 120.0  # of each recording's three minutes, those before this are trained on
 QUERY_RECORD, QUERY_BEAT = "119", "V"
+OPENS_ON = "#record=119&start=130.2&stop=132.2&scorer=fused&protocol=strict-cross-record"  # a ventricular beat
 PROTOCOL, MIN_GAP_S, SHOWN = "strict-cross-record", 2.0, 6
 TITLE = "A ventricular beat of patient {} at another tempo, and the nearest windows of the other patients"
 
@@ -123,3 +128,22 @@ def draw(recorded: Signal, hits: Sequence[Hit], figures: tuple[Path, Path]) -> N
     ]
     plot.save(plot.hits(query, QUERY_BEAT, shown, TITLE.format(query.record), recorded), figures[0])
     plot.save(plot.alignment(query, hits[0]), figures[1])
+
+
+def sample_gallery(out: Path, say: Callable[[str], None], *, progress: bool, device: str, steps: int | None) -> Path:
+    """The folder of the gallery; beside it stands its model. What was made before is used again."""
+    gallery, model = out / "ecg-gallery", out / "ecg-model"
+    if gallery.is_dir() and model.is_dir():
+        return gallery
+    say("training on two minutes each of six ECG recordings; this takes a minute, and only the first time")
+    windows = ecg_windows()
+    early = np.asarray([signal.start_s + signal.duration_s <= TRAIN_S for signal in windows.signals])
+    known, count = windows.subset(early), steps or SERVED_STEPS
+    out.mkdir(parents=True, exist_ok=True)
+    train = TrainConfig(min_steps=count, max_steps=count)
+    trained = GeoPatch(train=train, device=device, progress=progress).fit(known.signals, known.labels)
+    trained.save(model, overwrite=True)
+    with Gallery.create(gallery, trained) as made:
+        for recording in mitdb_minutes():
+            made.add_recording(recording)
+    return gallery

@@ -80,9 +80,9 @@ def _program() -> str:
 
 
 def _serve(out: Path, steps: int | None, port: int, device: str) -> None:
+    from geopatch.demo import OPENS_ON, sample_gallery
     from geopatch.estimator import GeoPatch
     from geopatch.server import Settings, serve
-    from geopatch.server.sample import OPENS_ON, sample_gallery
     from geopatch.server.start import check_installed
 
     settings = Settings(port=port)

@@ -1,11 +1,10 @@
 """The text formats of the UEA/UCR archive: `.ts`, `.arff` and `.tsv`.
 
-They are read here and not by aeon's loaders. Measured on 24 `.ts` and 16 `.tsv` files of 20 sets, and on `.arff` files
-made of 11 of them: the values are equal, but aeon writes labels in lower case (2 sets; `A` and `a` become one class)
-and leaves the padding of unequal lengths in the signals (3 sets). Its import takes 25 to 50 times the time and 6 times
-the memory; reading takes 0.8 to 1.6 times as long. Of 13 damaged files it reads 10 without a word (text in a column, a
-file cut off before its data, labels that are not declared) and names the line of none; these readers refuse all 13 and
-name the line.
+They are read here and not by aeon's loaders. On 24 `.ts` and 16 `.tsv` files of 20 sets the values are equal, but
+aeon writes labels in lower case (2 sets; `A` and `a` become one class) and leaves the padding of unequal lengths in
+the signals (3 sets). Its import takes 25 to 50 times the time and 6 times the memory; reading (also of `.arff` files
+made of 11 of these sets) takes 0.8 to 1.6 times as long. Of 13 damaged files it reads 10 without a word (text in a
+column, a file cut off before its data, labels that are not declared); these readers refuse all 13 and name the line.
 """
 
 from __future__ import annotations
