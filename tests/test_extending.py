@@ -81,9 +81,10 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("title", "most_files"), [("A reader of files", 1), ("A scorer", 2), ("An engine", 2), ("A pretrained model", 0)]
-)
+MOST_FILES = {"A reader of files": 1, "A scorer": 2, "An engine": 2, "A pretrained model": 0}
+
+
+@pytest.mark.parametrize(("title", "most_files"), MOST_FILES.items())
 def test_it_takes_a_new_file_and_lines_in_few_others(title: str, most_files: int, copy: Path) -> None:
     recipe = Recipe.read(title)
     assert len(recipe.new) == (0 if title == "A pretrained model" else 1)
@@ -93,9 +94,13 @@ def test_it_takes_a_new_file_and_lines_in_few_others(title: str, most_files: int
     assert printed.splitlines() == [
         says for line in recipe.use.splitlines() if "print(" in line for says in SAYS.findall(line)
     ]
-    if recipe.new:
-        order = ("-k", "has_its_place or point_upwards or import_cycle or stay_short")
-        run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_imports.py", *order)
+
+
+def test_all_of_it_together_keeps_the_order_of_imports(copy: Path) -> None:
+    for title in MOST_FILES:
+        Recipe.read(title).apply(copy)
+    order = ("-k", "has_its_place or point_upwards or import_cycle or stay_short")
+    run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_imports.py", *order)
 
 
 def run(copy: Path, *arguments: str) -> str:
