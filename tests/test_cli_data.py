@@ -144,7 +144,7 @@ def test_help_is_there_for_each(run: Run, arguments: list[str]) -> None:
 @pytest.mark.skipif(not (DATA / "arctic").is_dir(), reason="GEOPATCH_DATA names no folder of data sets")
 @pytest.mark.parametrize(
     ("name", "part", "target", "classes"),
-    [("mitdb", "test", "subject", 22), ("nstdb", "test", "subject", 2), ("nsrdb", "train", "subject", 18),
+    [("nstdb", "test", "subject", 2), ("nsrdb", "train", "subject", 18),
      ("arctic", "test", "prompt", 148), ("BasicMotions", "test", "class", 4)],
 )  # fmt: skip
 def test_info_on_real_sets(run: Run, name: str, part: str, target: str, classes: int) -> None:
