@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from serving import client_of, make_place
 from starlette.testclient import TestClient
 
+from geopatch.data.physionet import read_wfdb
 from geopatch.errors import DataError, GeoPatchError
 from geopatch.server import Limits
 from geopatch.server.refusal import RefusedError
@@ -67,6 +68,19 @@ def test_wfdb_is_what_the_library_reads(format: str, width: int, length: int, tm
     for found in (read_upload(files, Limits()), read("r.zip", zipped(r_hea=files["r.hea"], r_dat=data))):
         np.testing.assert_allclose(found.values, expected.p_signal, rtol=1e-4, atol=1e-3)
         assert (found.rate_hz, list(found.channels), found.id) == (360.0, expected.sig_name, "r")
+
+
+def test_leads_stand_in_the_order_in_which_records_are_read_from_disk(tmp_path: Path) -> None:
+    """Record 114 of MITDB has V5 before MLII, all others MLII first."""
+    header = "r 2 360 8\nr.dat 16 200 12 0 0 0 0 V5\nr.dat 16 200 12 0 0 0 0 MLII\n"
+    data = np.arange(16, dtype="<i2").tobytes()
+    (tmp_path / "r.dat").write_bytes(data)
+    (tmp_path / "r.hea").write_text(header)
+    wfdb.wrann("r", "atr", np.asarray([4]), ["N"], write_dir=str(tmp_path))
+    stored = read_wfdb(tmp_path / "r").signal
+    uploaded = read_upload({"r.hea": header.encode(), "r.dat": data}, Limits())
+    assert uploaded.channels == stored.channels == ("MLII", "V5")
+    np.testing.assert_allclose(uploaded.values, stored.values, atol=1e-6)
 
 
 def test_a_header_that_names_other_files_opens_none(tmp_path: Path) -> None:

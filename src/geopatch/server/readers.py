@@ -17,6 +17,7 @@ from pathlib import PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.data.physionet import lead_order
 from geopatch.errors import DataError
 from geopatch.signal import Signal
 
@@ -156,8 +157,9 @@ def read_wfdb_bytes(files: Mapping[str, bytes], most: int) -> Signal:
         columns |= zip(places, _columns(content, [channels[n] for n in places], length, most), strict=True)
     if len({len(column) for column in columns.values()}) != 1:
         raise DataError("the data files of the record have unequal lengths; send them again")
-    values = np.stack([columns[n] for n in range(len(channels))], axis=1)
-    return Signal.from_array(values, record, rate_hz, [channel.name for channel in channels])
+    order = lead_order([channel.name for channel in channels])  # as records are read from disk
+    values = np.stack([columns[n] for n in order], axis=1)
+    return Signal.from_array(values, record, rate_hz, [channels[n].name for n in order])
 
 
 def _columns(content: bytes, channels: Sequence[WfdbChannel], length: int, most: int) -> list[npt.NDArray[np.float32]]:
