@@ -36,6 +36,8 @@ def test_fewer_steps_than_the_least_lower_the_least() -> None:
     assert TrainConfig(max_steps=1400).min_steps == TrainConfig().min_steps == 1200
     with pytest.raises(ConfigError, match="max_steps is 100 and min_steps 200"):
         TrainConfig(min_steps=200, max_steps=100)
+    with pytest.raises(ConfigError, match="max_steps must be at least 1, got 0"):  # names what was set
+        TrainConfig(max_steps=0)
 
 
 def test_a_preset_beside_a_model_is_refused() -> None:

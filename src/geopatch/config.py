@@ -304,7 +304,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         if self.min_steps is None:
-            object.__setattr__(self, "min_steps", min(MIN_STEPS, self.max_steps))
+            object.__setattr__(self, "min_steps", max(min(MIN_STEPS, self.max_steps), 1))
         check_settings(self)
         if self.max_steps < self.min_steps:
             raise ConfigError(
