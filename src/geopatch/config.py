@@ -19,6 +19,7 @@ DESCRIPTORS: dict[str, int] = {  # name -> columns it takes
     "length": 1,
     "global": 2,
 }
+DISTORTIONS = ("speed", "crop", "shift", "gain", "noise", "wander", "drop")  # what views can make harmless
 KERNELS = (3, 7, 15, 31)  # samples each convolution of the context stem spans
 MIN_STEPS = 1200
 MAX_WARP = 1 / (2 * math.pi)  # a stronger warp would let time run backwards
@@ -257,6 +258,10 @@ class TrainConfig:
         Spread of the gain of a view.
     noise : float, default=0.03
         White noise of a view, in units of the training spread.
+    robust_to : tuple of str, default=all of them
+        Distortions that a search should not mind; each view has one of them or none: "speed" (six random speeds),
+        "crop" (a part stretched to the whole, or the whole squeezed), "shift", "gain", "noise", "wander" (of the
+        baseline) and "drop" (a span bridged by a line).
     span_mask : float, default=0.0
         Share of each view that is hidden, as one span: with a reconstruction, the masked-patch pretext task.
     validation : float, default=0.1
@@ -292,6 +297,9 @@ class TrainConfig:
     shift: float = setting(0.05, "Largest shift of a view, as a share of the window.", low=0)
     amplitude: float = setting(0.1, "Spread of the gain of a view.", low=0)
     noise: float = setting(0.03, "White noise of a view, in units of the training spread.", low=0)
+    robust_to: tuple[str, ...] = setting(
+        DISTORTIONS, "Distortions that a search should not mind; each view has one or none.", choices=DISTORTIONS
+    )
     span_mask: float = setting(0.0, "Share of each view that is hidden, as one span.", low=0, high=0.9)
     validation: float = setting(
         0.1, "Share of the windows that chooses the best step, if at least 100.", low=0, high=0.9
@@ -303,6 +311,7 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "robust_to", tuple(self.robust_to))
         if self.min_steps is None:
             object.__setattr__(self, "min_steps", max(min(MIN_STEPS, self.max_steps), 1))
         check_settings(self)
