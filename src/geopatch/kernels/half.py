@@ -19,7 +19,7 @@ from geopatch.kernels.bank import (
 )
 from geopatch.kernels.transform import features, span_features
 from geopatch.patches import WindowBatch
-from geopatch.scaffold import Scaffold
+from geopatch.scaffold import Scaffold, fixed_scaffold
 
 EPSILON = 1e-12
 COARSE = 1.5  # samples a place of the resampled window, from which on a place is a mean and not a reading
@@ -50,6 +50,10 @@ class KernelHalf(nn.Module):
         self.register_buffer("origin", torch.zeros(config.embedding))
         self.register_buffer("token_map", torch.zeros(TOKEN_FEATURES, config.width))
         self.register_buffer("token_origin", torch.zeros(config.width))
+
+    def scaffold(self, lengths: Tensor) -> Scaffold:
+        """Where the tokens of windows of these lengths lie."""
+        return fixed_scaffold(lengths, self.config.patch_length, self.config.max_patches, self.config.stride)
 
     def forward(self, windows: WindowBatch, scaffold: Scaffold) -> tuple[Tensor, Tensor]:
         """Unit vectors (B, D) and unit tokens (B, K, d) of windows, which come as `Encoder.patch` leaves them."""

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from geopatch.config import TrainConfig
-from geopatch.model.encoder import Encoder, EncoderOutput
+from geopatch.model.encoder import Encoder
+from geopatch.model.learned import LearnedOutput
 from geopatch.patches import WindowBatch
 from geopatch.views import MildClock, View, mask_span, view
 
@@ -57,7 +58,8 @@ class Objective(Trainable):
         both, twice = scaled.rows(torch.arange(len(scaled), device=labels.device).repeat(2)), labels.repeat(2)
         seen = draw_view(both, config)
         batch = self.encoder.patch(seen.windows)
-        encoded: EncoderOutput = self.encoder(batch)
+        assert self.encoder.learned is not None, "there is a half to train"
+        encoded: LearnedOutput = self.encoder.learned(batch)
         loss = config.contrastive * self.contrast(encoded.embedding, twice)
         if config.decorrelation:
             loss = loss + config.decorrelation * decorrelation(encoded.gated.float(), encoded.valid)
