@@ -1,6 +1,6 @@
 """The kernels of the fixed half: which there are at a window length, which channels each reads, and its bias.
 
-84 kernels of nine taps (-1, three of them 2: MiniRocket's), at 16 dilations, on three copies of the window: as it is, and
+84 kernels of nine taps (MiniRocket's: -1, three of them 2), at 16 dilations, on three copies of a window: as it is, and
 its moving means over 2 % and 5 %. One feature each: the share of places at which a kernel's response exceeds its bias.
 """
 
