@@ -102,7 +102,9 @@ class Batches:
     def _encoded(self, signals: Iterator[Signal], metadata: Iterable[Metadata] | None) -> Iterator[Entries]:
         model = self.load_model()
         if model is None:
-            raise GalleryError("a gallery needs its model to take signals; open it with model=GeoPatch.load(folder)")
+            raise GalleryError(
+                "a gallery needs its model to take signals; open it with model=GeoPatch.load(folder), or --model"
+            )
         about, order = self.engine.about, tuple(getattr(model, "channels_", None) or ())
         self.layouts = list(self.engine.layouts())
         rows = None if metadata is None else iter(metadata)

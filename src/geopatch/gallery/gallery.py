@@ -23,6 +23,7 @@ from geopatch.signal import Signal
 if TYPE_CHECKING:
     from geopatch.estimator import GeoPatch
 
+LOADS = 3  # a refit beside us may change the encoder between the reading of its description and of its model
 G = TypeVar("G", bound="Gallery")
 
 
@@ -73,17 +74,23 @@ class Gallery(EntryStore):
 
     def _load(self) -> tuple[str, GeoPatch | None]:
         """The model that the gallery holds, and the encoder that the gallery has."""
-        encoder, blob = self.refresh().encoder, self.engine.model()
-        if blob is None:
-            return encoder, None
+        for _ in range(LOADS):
+            encoder, blob = self.refresh().encoder, self.engine.model()
+            if blob is None:
+                return encoder, None
+            model = self._unpacked(blob)
+            own = about_model(model).encoder
+            if own == self.refresh().encoder:
+                break
+        check_encoder(self.about, own, "the model that it holds")
+        return own, model
+
+    def _unpacked(self, blob: bytes) -> GeoPatch:
         from geopatch.estimator import GeoPatch
         from geopatch.model.checkpoint import PackedCheckpoint
 
-        name = f"the model that the gallery {self.info().place} holds"
-        model = GeoPatch.load(PackedCheckpoint(blob, name), device=self._device)
-        own = about_model(model).encoder
-        check_encoder(self.refresh(), own, name)
-        return own, model
+        packed = PackedCheckpoint(blob, f"the model that the gallery {self.info().place} holds")
+        return GeoPatch.load(packed, device=self._device)
 
     @classmethod
     def create(cls: type[G], place: Place, encoder: GeoPatch | About) -> G:

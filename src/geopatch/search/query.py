@@ -237,7 +237,9 @@ def _encode(gallery: Searchable, signals: Sequence[Signal], model: GeoPatch | No
     """Signals encoded together, at the rate and in the order of channels of the gallery."""
     model = loaded_model(gallery, model)
     if model is None:
-        raise GalleryError("searching by a signal needs the gallery's model; give model=GeoPatch.load(folder)")
+        raise GalleryError(
+            "searching by a signal needs the gallery's model; give model=GeoPatch.load(folder), or --model"
+        )
     ready = _arranged(gallery, [signal.at_rate(gallery.about.rate_hz) for signal in signals])
     numbered = [replace(signal, id=str(n)) for n, signal in enumerate(ready)]  # two queries may have one id
     entries = entries_from(model.encode(numbered), numbered, gallery.about, keep_windows=False)
