@@ -11,7 +11,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -19,8 +21,8 @@ import numpy as np
 import pytest
 from commands import Run, runner
 from galleries import ABOUT, entries_of, everything
-from serving import make_place, server_of
 from servers import PostgresServer, running_server
+from serving import make_place, server_of
 
 from geopatch.config import ModelConfig, TrainConfig
 from geopatch.engines import Entries, about_model, entries_from, place
@@ -165,7 +167,7 @@ def test_a_damaged_model_is_one_line(tmp_path: Path, model: GeoPatch) -> None:
     connection.close()
     with Gallery.open(filled, read_only=True) as gallery:
         assert gallery.search("s1", 3)
-        with pytest.raises(CheckpointError, match="the model that the gallery .* holds is damaged; restore it"):
+        with pytest.raises(CheckpointError, match=r"the model that the gallery .* holds is damaged; restore it"):
             gallery.search(signals(1)[0])
 
 
@@ -247,7 +249,7 @@ def test_a_refit_in_another_engine(monkeypatch: pytest.MonkeyPatch, model: GeoPa
         check_itself(gallery)
 
 
-def test_a_refit_on_a_server(server: PostgresServer, model: GeoPatch) -> None:
+def test_a_refit_on_a_server(server: PostgresServer, model: GeoPatch, tmp_path: Path) -> None:
     filled = fill(server.url("refit"), model)
     with Gallery.open(filled) as gallery, Gallery.open(filled, read_only=True) as reader:
         for _ in range(6):
@@ -256,7 +258,7 @@ def test_a_refit_on_a_server(server: PostgresServer, model: GeoPatch) -> None:
         for _ in range(6):
             check_itself(reader)
         check_encoded_by(reader, fitted)
-    with running_loop(filled) as searches, Gallery.open(filled) as gallery:
+    with running_loop(filled, tmp_path) as searches, Gallery.open(filled) as gallery:
         for seed in range(3):
             gallery.refit(estimator(SMALL if seed % 2 else WIDE, seed))
             searches.wait_for(3)
@@ -316,7 +318,7 @@ def test_what_cannot_be_refitted_is_one_line(tmp_path: Path, model: GeoPatch) ->
         gallery.add(entries_of(["a"]))
         with pytest.raises(GalleryError, match="keeps none of 'a'"):
             gallery.refit()
-    with pytest.raises(GalleryError, match="read-only|readonly|cannot be written"):
+    with pytest.raises(GalleryError, match="cannot be written"):
         Gallery.open(tmp_path / "gallery", read_only=True).refit()
 
 
@@ -348,31 +350,6 @@ def test_stored_windows_are_read_as_they_are_used(filled: str, monkeypatch: pyte
         assert reads == [7, 7, 7, 7, 2]
 
 
-class Loop:
-    """Lines of a process, counted as they come."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process, self.lines, self._changed = process, list[str](), threading.Condition()
-        self.thread = threading.Thread(target=self._read)
-        self.thread.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with self._changed:
-                self.lines.append(line.strip())
-                self._changed.notify_all()
-        with self._changed:
-            self._changed.notify_all()
-
-    def wait_for(self, more: int) -> None:
-        with self._changed:
-            until = len(self.lines) + more
-            enough = lambda: len(self.lines) >= until or self.process.poll() is not None  # noqa: E731
-            assert self._changed.wait_for(enough, 120)
-        assert self.process.poll() is None, self.lines[-3:]
-
-
 SEARCHING = """
 import sys
 from test_gallery_refit import check_itself, signals
@@ -388,35 +365,42 @@ with Gallery.open(sys.argv[1], read_only=True, device="cpu") as gallery:
 """
 
 
-class running_loop:  # noqa: N801
+class Loop:
+    """A process that searches and writes a line for each round."""
+
+    def __init__(self, where: str, log: Path) -> None:
+        self.log = log
+        with log.open("wb") as out:
+            command = [sys.executable, "-c", SEARCHING, where]
+            self.process = subprocess.Popen(command, stdout=out, stderr=out, cwd=HERE)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.log.read_text().split()
+
+    def wait_for(self, more: int) -> None:
+        until, count = time.monotonic() + 120, len(self.lines) + more
+        while len(self.lines) < count and time.monotonic() < until:
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.02)
+        assert len(self.lines) >= count
+
+
+@contextmanager
+def running_loop(where: str, folder: Path) -> Iterator[Loop]:
     """Searches in a process of its own; each finds what it must, whatever is done to the gallery beside it."""
-
-    def __init__(self, where: str) -> None:
-        self.command = [sys.executable, "-c", SEARCHING, where]
-
-    def __enter__(self) -> Loop:
-        self.process = subprocess.Popen(
-            self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HERE
-        )
-        self.loop = Loop(self.process)
-        self.loop.wait_for(1)
-        return self.loop
-
-    def __exit__(self, *error: object) -> None:
-        self.process.kill()
-        self.loop.thread.join()
-        assert self.process.stderr is not None
-        problem = self.process.stderr.read()
-        self.process.stderr.close()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self.process.wait()
-        assert "Error" not in problem, problem
+    loop = Loop(where, folder / "searches.log")
+    try:
+        loop.wait_for(1)
+        yield loop
+    finally:
+        loop.process.kill()
+        loop.process.wait()
 
 
-def test_another_process_searches_on_while_refits_are_committed(filled: str) -> None:
+def test_another_process_searches_on_while_refits_are_committed(filled: str, tmp_path: Path) -> None:
     encoders: list[str] = []
-    with running_loop(filled) as searches, Gallery.open(filled) as gallery:
+    with running_loop(filled, tmp_path) as searches, Gallery.open(filled) as gallery:
         encoders.append(gallery.about.encoder)
         for seed in range(4):
             gallery.refit(estimator(SMALL if seed % 2 else WIDE, seed))
@@ -610,7 +594,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
 def test_the_command_refits(run: Run, tmp_path: Path, model: GeoPatch) -> None:
     model.save(tmp_path / "model")
-    np.savez(tmp_path / "more.npz", values=np.stack([one.values[:40] for one in signals(6)]))
+    np.savez(tmp_path / "more.npz", X=np.stack([one.values[:40] for one in signals(6)]))
     fill(tmp_path / "g", model)
     assert (
         run("gallery", "add", "g", "more.npz", "--device", "cpu").out
@@ -623,7 +607,7 @@ def test_the_command_refits(run: Run, tmp_path: Path, model: GeoPatch) -> None:
     assert fields == {"place": "g", "windows": COUNT + 6, "encoder": about_model(saved).encoder, "model": None}
     hits = json.loads(run("search", "g", "more.npz", "--row", "2", "-k", "1", "--scorer", "cosine", "--json").out)
     assert hits["hits"][0]["id"] == "more/2"
-    assert "holds vectors of the encoder" in run("search", "g", "more.npz", "--model", "model", code=2).err
-    assert "next is there already" in run("gallery", "refit", "g", "--out", "next", code=2).err
-    assert "there is no folder" in run("gallery", "refit", "g", "--out", "gone/next", code=2).err
-    assert "is no gallery" in run("gallery", "refit", "gone", code=2).err
+    assert "holds vectors of the encoder" in run("search", "g", "more.npz", "--model", "model").err
+    assert "next is there already" in run("gallery", "refit", "g", "--out", "next").err
+    assert "there is no folder" in run("gallery", "refit", "g", "--out", "gone/next").err
+    assert "is no gallery" in run("gallery", "refit", "gone").err

@@ -73,12 +73,15 @@ def with_one_encoder(gallery: Searchable, work: Callable[[], T]) -> T:
 def _search_chunk(
     gallery: Searchable, queries: Sequence[Query | EncodedQuery], options: SearchOptions, model: GeoPatch | None
 ) -> list[list[Hit]]:
+    of_queries = gallery.about.encoder
     encoded = encode_queries(gallery, queries, model)
     if options.tempos:
         encoded = at_tempos(gallery, encoded, model)
     near, entries = _candidates(gallery, encoded, options)
     if entries is None:
         return [[] for _ in encoded]
+    if entries.encoder != of_queries:
+        raise GalleryError("the gallery was refitted during the search; search again")  # as `with_one_encoder` does
     used = loaded_model(gallery, model) if options.ranking.needs_windows else None  # for the scale of the values
     encoder = None if used is None else used.encoder_
     indexed = gallery.info().indexed if options.certify else 0
