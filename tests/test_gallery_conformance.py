@@ -366,6 +366,20 @@ def test_an_index_on_the_server_finds_what_comparing_finds(
             found = gallery.shortlist(queries, 20, where)
             truth = [{id for id, _ in naive_shortlist(left, query, 20, as_filter(where))} for query in queries]
             assert np.mean([len(set(a.ids) & b) / len(b) for a, b in zip(found, truth, strict=True)]) > 0.99
+        changed = with_other_vectors(left)
+        gallery.engine.rewrite(OTHER, None, batches_of(changed, 500))
+        assert gallery.info().indexed == 0
+        assert server.ask("SELECT to_regclass('geopatch_indexed.entry_embedding')") == [(None,)]
+        gallery.optimize()
+        assert gallery.info().indexed == 1900
+        vector = f"'{changed.embedding[0].tolist()}'"
+        server.ask("ANALYZE geopatch_indexed.entry")
+        order = f"(embedding::vector({OTHER.widths.embedding})) <#> {vector}"
+        plan = server.ask(f"EXPLAIN SELECT id FROM geopatch_indexed.entry ORDER BY {order} LIMIT 20")
+        assert "entry_embedding" in str(plan)
+        found = gallery.shortlist(changed.embedding[:20], 20)
+        truth = [{id for id, _ in naive_shortlist(changed, query, 20, None)} for query in changed.embedding[:20]]
+        assert np.mean([len(set(a.ids) & b) / len(b) for a, b in zip(found, truth, strict=True)]) > 0.99
 
 
 def test_widths_of_another_gallery_do_not_fit(ground: Ground) -> None:
