@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from geopatch.config import PRESETS, ModelConfig, TrainConfig, check_reconstruction
 from geopatch.encoding import ENCODE_BATCH, Between, Encoding, encode_batches, joined
 from geopatch.errors import CheckpointError, ConfigError, GeoPatchError, at_least, one_of
-from geopatch.model.checkpoint import Card, load_checkpoint, save_checkpoint
+from geopatch.model.checkpoint import Card, PackedCheckpoint, load_checkpoint, save_checkpoint
 from geopatch.model.encoder import Encoder
 from geopatch.progress import counting_bar, training_bar
 from geopatch.signal import LazySignals
@@ -388,13 +388,13 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             Path(self.resume_).unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str = "auto") -> GeoPatch:
+    def load(cls, folder: str | Path | PackedCheckpoint, *, device: str = "auto") -> GeoPatch:
         """Read a model that `save` wrote.
 
         Parameters
         ----------
-        folder : str or Path
-            The folder of the model.
+        folder : str, Path or PackedCheckpoint
+            The folder of the model, or the same files as a gallery holds them.
         device : str, default="auto"
             Where to encode; see `GeoPatch`.
 
@@ -550,7 +550,7 @@ def _seed(random_state: Any) -> int:
         ) from error
 
 
-def _checked(card: Card, folder: str | Path) -> tuple[Card, TrainConfig]:
+def _checked(card: Card, folder: str | Path | PackedCheckpoint) -> tuple[Card, TrainConfig]:
     """A card of this version or of 0.1, and the settings of its training."""
     try:
         settings = {name: value for name, value in card.train.items() if name != "seed"}

@@ -1,10 +1,15 @@
-"""A trained encoder as a folder: config.json, weights.safetensors, README.md (the model card). No pickle."""
+"""A trained encoder as a folder: config.json, weights.safetensors, README.md (the model card). No pickle.
+
+A gallery holds the same files as one blob, a zip archive without compression.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import json
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,9 +38,36 @@ class Card:
     history: list[dict[str, Any]] = field(default_factory=list)  # version 0.1 did not save it
 
 
+@dataclass(frozen=True, repr=False)
+class PackedCheckpoint:
+    """The files of a checkpoint as one blob, and what to call it in messages."""
+
+    blob: bytes
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
 def save_checkpoint(encoder: Encoder, card: Card, folder: str | Path, *, overwrite: bool = False) -> None:
     """Write the folder whole or not at all."""
     check_replaceable(folder)
+    files = _files(encoder, card)
+    with atomic_folder(Path(folder), overwrite=overwrite) as partial:
+        for name, content in files.items():
+            (partial / name).write_bytes(content)
+
+
+def pack_checkpoint(encoder: Encoder, card: Card) -> bytes:
+    """The files of the folder as one blob, the same bytes for the same model."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in _files(encoder, card).items():
+            archive.writestr(zipfile.ZipInfo(name), content)  # stored as it is, with a fixed date
+    return packed.getvalue()
+
+
+def _files(encoder: Encoder, card: Card) -> dict[str, bytes]:
     blob = save({name: value.contiguous() for name, value in encoder.state_dict().items()})
     config = {
         "format": FORMAT,
@@ -43,15 +75,13 @@ def save_checkpoint(encoder: Encoder, card: Card, folder: str | Path, *, overwri
         "model": dataclasses.asdict(encoder.config),
         "card": dataclasses.asdict(card),
     }
-    with atomic_folder(Path(folder), overwrite=overwrite) as partial:
-        (partial / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        (partial / WEIGHTS).write_bytes(blob)
-        (partial / CARD).write_text(_card_text(encoder.config, card), encoding="utf-8")
+    texts = {CONFIG: json.dumps(config, indent=2) + "\n", CARD: _card_text(encoder.config, card)}
+    return {**{name: text.encode() for name, text in texts.items()}, WEIGHTS: blob}
 
 
-def load_checkpoint(folder: str | Path) -> tuple[Encoder, Card]:
-    """Read a folder back; anything amiss is one clear error."""
-    folder = Path(folder)
+def load_checkpoint(source: str | Path | PackedCheckpoint) -> tuple[Encoder, Card]:
+    """Read a folder or a blob back; anything amiss is one clear error."""
+    folder = _unpacked(source) if isinstance(source, PackedCheckpoint) else Path(source)
     config = _read_config(folder)
     blob = _read_weights(folder, config)
     try:
@@ -66,6 +96,18 @@ def load_checkpoint(folder: str | Path) -> tuple[Encoder, Card]:
             f"{folder} does not hold what its config says ({reason}); save the model again"
         ) from error
     return encoder.eval(), card
+
+
+def _unpacked(packed: PackedCheckpoint) -> zipfile.Path:
+    """The root of the archive, which is read as a folder is."""
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(packed.blob))
+        if archive.testzip() is not None:
+            raise zipfile.BadZipFile("a checksum is wrong")
+    except zipfile.BadZipFile as error:
+        raise CheckpointError(f"{packed} is damaged; restore it from a copy") from error
+    archive.filename = str(packed)  # what its paths are called in messages
+    return zipfile.Path(archive)
 
 
 def check_replaceable(folder: str | Path) -> None:
@@ -96,7 +138,7 @@ def digest(encoder: Encoder) -> str:
     return sha.hexdigest()[:16]
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def _read_config(folder: Path | zipfile.Path) -> dict[str, Any]:
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         format = config["format"]
@@ -111,7 +153,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return dict(config)
 
 
-def _read_weights(folder: Path, config: dict[str, Any]) -> bytes:
+def _read_weights(folder: Path | zipfile.Path, config: dict[str, Any]) -> bytes:
     try:
         blob = (folder / WEIGHTS).read_bytes()
     except OSError as error:

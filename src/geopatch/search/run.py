@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from geopatch.engines.engine import Shortlist
 from geopatch.engines.entry import Entries
-from geopatch.errors import ConfigError, NotFoundError
+from geopatch.errors import ConfigError, GalleryError, GeoPatchError, NotFoundError
 from geopatch.search.candidates import shortlists
 from geopatch.search.certificate import Certifier, cosine_doubt
 from geopatch.search.hit import Hit
 from geopatch.search.options import SearchOptions
-from geopatch.search.query import EncodedQuery, Query, Searchable, Span, at_tempos, encode_queries, model_of
+from geopatch.search.query import (
+    EncodedQuery,
+    Query,
+    Searchable,
+    Span,
+    at_tempos,
+    encode_queries,
+    loaded_model,
+    model_of,
+)
 from geopatch.search.ranking import Certify, Ranking, hits_of, rank
 from geopatch.signal import Signal
 
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
 
 CHUNK = 32  # queries whose candidates are in memory together
 MAX_RETRIES = 2  # a writer beside us may remove an entry between the shortlist and its reading
+T = TypeVar("T")
 
 
 def search_batch(
@@ -33,24 +43,47 @@ def search_batch(
     """The hits of each of several queries, encoded and scored together; `Gallery.search_batch` says more."""
     if isinstance(queries, (str, Signal, Span)):
         raise ConfigError("search_batch takes a list of queries; give one query to search")
-    used = model_of(gallery, model)
-    return [
-        hits
-        for start in range(0, len(queries), CHUNK)
-        for hits in _search_chunk(gallery, queries[start : start + CHUNK], options, used)
-    ]
+
+    def search() -> list[list[Hit]]:
+        used = model_of(gallery, model)
+        return [
+            hits
+            for start in range(0, len(queries), CHUNK)
+            for hits in _search_chunk(gallery, queries[start : start + CHUNK], options, used)
+        ]
+
+    return with_one_encoder(gallery, search)
+
+
+def with_one_encoder(gallery: Searchable, work: Callable[[], T]) -> T:
+    """What `work` returns, done again where the gallery was refitted meanwhile: vectors of two encoders never meet."""
+    for _ in range(MAX_RETRIES + 1):
+        encoder = gallery.refresh().encoder
+        try:
+            result = work()
+        except GeoPatchError:
+            if gallery.refresh().encoder == encoder:
+                raise
+        else:
+            if gallery.refresh().encoder == encoder:
+                return result
+    raise GalleryError("the gallery was refitted again and again while it was searched; search again")
 
 
 def _search_chunk(
     gallery: Searchable, queries: Sequence[Query | EncodedQuery], options: SearchOptions, model: GeoPatch | None
 ) -> list[list[Hit]]:
+    of_queries = gallery.about.encoder
     encoded = encode_queries(gallery, queries, model)
     if options.tempos:
         encoded = at_tempos(gallery, encoded, model)
     near, entries = _candidates(gallery, encoded, options)
     if entries is None:
         return [[] for _ in encoded]
-    encoder = None if model is None else model.encoder_
+    if entries.encoder != of_queries:
+        raise GalleryError("the gallery was refitted during the search; search again")  # as `with_one_encoder` does
+    used = loaded_model(gallery, model) if options.ranking.needs_windows else None  # for the scale of the values
+    encoder = None if used is None else used.encoder_
     indexed = gallery.info().indexed if options.certify else 0
     results = []
     for query, one in zip(encoded, near, strict=True):
