@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from geopatch.config import PRESETS, ModelConfig, TrainConfig, check_reconstruction
 from geopatch.encoding import ENCODE_BATCH, Between, Encoding, encode_batches, joined
 from geopatch.errors import CheckpointError, ConfigError, GeoPatchError, at_least, one_of
-from geopatch.model.checkpoint import Card, PackedCheckpoint, load_checkpoint, save_checkpoint
+from geopatch.model.checkpoint import Card, PackedCheckpoint, load_checkpoint, load_moments, save_checkpoint
 from geopatch.model.encoder import Encoder
 from geopatch.progress import counting_bar, training_bar
 from geopatch.signal import LazySignals
@@ -383,7 +383,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             When the folder is there already, or cannot be written.
         """
         check_is_fitted(self)
-        save_checkpoint(self.encoder_, self.card_, folder, overwrite=overwrite)
+        save_checkpoint(self.encoder_, self.card_, folder, moments=self.kernel_fit_, overwrite=overwrite)
         if self.resume_ is not None:
             Path(self.resume_).unlink(missing_ok=True)
 
@@ -410,10 +410,10 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         encoder, card = load_checkpoint(folder)
         card, train = _checked(card, folder)
-        model = dataclasses.replace(encoder.config, channels=1)
+        model = dataclasses.replace(encoder.config, channels=1, length=ModelConfig.length)
         loaded = cls(model=model, train=train, random_state=card.train["seed"], device=device)
         loaded.encoder_, loaded.card_, loaded.leads_, loaded.resume_ = encoder, card, True, None
-        loaded.kernel_fit_ = None
+        loaded.kernel_fit_ = None if isinstance(folder, PackedCheckpoint) else load_moments(folder)
         labels = card.data.get("labels")
         loaded.classes_ = None if labels is None else np.asarray(labels)
         return loaded

@@ -16,15 +16,19 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
+from torch import Tensor
 
 from geopatch.config import ModelConfig
 from geopatch.errors import CheckpointError, GeoPatchError
+from geopatch.kernels.fitting import KernelFit
 from geopatch.model.encoder import Encoder
 from geopatch.storage import atomic_folder
 from geopatch.version import __version__
 
-FORMAT = 1
-CONFIG, WEIGHTS, CARD = "config.json", "weights.safetensors", "README.md"
+FORMAT = 2  # 1 knew the learned half alone
+CONFIG, WEIGHTS, CARD, MOMENTS = "config.json", "weights.safetensors", "README.md", "moments.safetensors"
+LEARNED = "learned."
+OF_KERNELS = ("halves", "kernel_share", "length")
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,14 @@ class PackedCheckpoint:
         return self.name
 
 
-def save_checkpoint(encoder: Encoder, card: Card, folder: str | Path, *, overwrite: bool = False) -> None:
-    """Write the folder whole or not at all."""
+def save_checkpoint(
+    encoder: Encoder, card: Card, folder: str | Path, *, moments: KernelFit | None = None, overwrite: bool = False
+) -> None:
+    """Write the folder whole or not at all; with the moments of its fixed half, windows can be added to it later."""
     check_replaceable(folder)
     files = _files(encoder, card)
+    if moments is not None:
+        files[MOMENTS] = save(moments.tensors())
     with atomic_folder(Path(folder), overwrite=overwrite) as partial:
         for name, content in files.items():
             (partial / name).write_bytes(content)
@@ -86,7 +94,7 @@ def load_checkpoint(source: str | Path | PackedCheckpoint) -> tuple[Encoder, Car
     blob = _read_weights(folder, config)
     try:
         encoder = Encoder(ModelConfig(**config["model"]))
-        encoder.load_state_dict(load(blob))
+        encoder.load_state_dict(_weights(load(blob), config["format"]))
         card = Card(**config["card"])
     except GeoPatchError as error:
         raise CheckpointError(f"{folder / CONFIG} holds a setting this version does not know: {error}") from error
@@ -96,6 +104,24 @@ def load_checkpoint(source: str | Path | PackedCheckpoint) -> tuple[Encoder, Car
             f"{folder} does not hold what its config says ({reason}); save the model again"
         ) from error
     return encoder.eval(), card
+
+
+def load_moments(folder: str | Path) -> KernelFit | None:
+    """What the fixed half of a saved model was solved from; None where that was not saved."""
+    path = Path(folder) / MOMENTS
+    if not path.is_file():
+        return None
+    try:
+        return KernelFit.from_tensors(load(path.read_bytes()))
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}); save the model again") from error
+
+
+def _weights(weights: dict[str, Tensor], format: int) -> dict[str, Tensor]:
+    """By the names of today."""
+    if format == FORMAT:
+        return weights
+    return {name if name in ("level", "spread") else LEARNED + name: value for name, value in weights.items()}
 
 
 def _unpacked(packed: PackedCheckpoint) -> zipfile.Path:
@@ -113,7 +139,7 @@ def _unpacked(packed: PackedCheckpoint) -> zipfile.Path:
 def check_replaceable(folder: str | Path) -> None:
     """Overwriting replaces a folder with all that is in it, so that must be a model and nothing else."""
     inside = {file.name for file in Path(folder).iterdir()} if Path(folder).is_dir() else set()
-    others = sorted(inside - {CONFIG, WEIGHTS, CARD})
+    others = sorted(inside - {CONFIG, WEIGHTS, CARD, MOMENTS})
     if others:
         raise CheckpointError(f"{folder} holds {others[0]!r}, which is no part of a model; give another folder")
 
@@ -131,8 +157,12 @@ def digest(encoder: Encoder) -> str:
     str
         16 hexadecimal digits.
     """
-    sha = hashlib.sha256(json.dumps(dataclasses.asdict(encoder.config), sort_keys=True).encode())
-    for name, value in sorted(encoder.state_dict().items()):
+    config, weights = dataclasses.asdict(encoder.config), encoder.state_dict()
+    if not encoder.config.has_kernels:  # named as version 0.1 did, so that its galleries know their encoder
+        config = {name: value for name, value in config.items() if name not in OF_KERNELS}
+        weights = {name.removeprefix(LEARNED): value for name, value in weights.items()}
+    sha = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
+    for name, value in sorted(weights.items()):
         sha.update(name.encode())
         sha.update(value.detach().cpu().contiguous().numpy().tobytes())
     return sha.hexdigest()[:16]
@@ -146,7 +176,9 @@ def _read_config(folder: Path | zipfile.Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder} is no model folder: it has no {CONFIG}; give one that `save` wrote") from error
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, OSError) as error:
         raise CheckpointError(f"{folder / CONFIG} is not readable as a model config; save the model again") from error
-    if format != FORMAT:
+    if format == 1:
+        config["model"] = {"halves": ("learned",), **config["model"]}
+    elif format != FORMAT:
         raise CheckpointError(
             f"{folder} has model format {format}, this version ({__version__}) reads {FORMAT}; upgrade geopatch-ts"
         )
@@ -166,7 +198,7 @@ def _read_weights(folder: Path | zipfile.Path, config: dict[str, Any]) -> bytes:
 
 
 def _card_text(config: ModelConfig, card: Card) -> str:
-    rows = [("channels", config.channels), ("stem", config.stem), ("amplitude", config.amplitude)]
+    rows = [("halves", ", ".join(config.halves)), ("channels", config.channels), ("amplitude", config.amplitude)]
     rows += [(name, value) for name, value in card.data.items() if name not in ("channels", "labels")]
     rows += [("channel names", ", ".join(card.data["channels"]))] if card.data.get("channels") else []
     rows += card.scores.items()
