@@ -38,7 +38,7 @@ def make_place(folder: Path) -> Path:
     """A folder with `model` and `gallery`: two leads of six records, a few windows of each, labelled."""
     windows = ecg_windows()
     chosen = windows.subset(np.asarray([signal.start_s < 12 for signal in windows.signals]))
-    config = ModelConfig(width=16, embedding=8, layers=1, heads=1)
+    config = ModelConfig(halves=("learned",), width=16, embedding=8, layers=1, heads=1)
     train = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=8)
     unnamed = [replace(signal, channels=()) for signal in chosen.signals]  # the second leads differ between records
     model = GeoPatch(model=config, train=train, device="cpu").fit(unnamed, chosen.labels)

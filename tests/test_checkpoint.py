@@ -20,7 +20,9 @@ from geopatch.model.encoder import Encoder
 from geopatch.patches import stack
 from geopatch.signal import Signal
 
-TINY = ModelConfig(channels=2, patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+TINY = ModelConfig(
+    halves=("learned",), channels=2, patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1
+)
 CARD = Card(train={"seed": 3}, data={"windows": 5, "rate_hz": 2.0}, scores={"loss": 0.5, "validation_loss": None})
 FILES = {"config.json", "weights.safetensors", "README.md"}
 

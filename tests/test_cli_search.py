@@ -31,7 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model, a gallery of ECG windows, the same without values, and a file of queries."""
     folder = tmp_path_factory.mktemp("place")
     windows = ecg_windows().subset(np.arange(0, 1000, 25))
-    config = ModelConfig(width=16, embedding=8, layers=1, heads=1)
+    config = ModelConfig(halves=("learned",), width=16, embedding=8, layers=1, heads=1)
     train = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=8)
     model = GeoPatch(model=config, train=train, device="cpu").fit(windows.signals, windows.labels)
     model.save(folder / "model")

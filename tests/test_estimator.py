@@ -31,7 +31,7 @@ from geopatch.model import digest
 from geopatch.progress import LINES
 from geopatch.signal import Signal
 
-MODEL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+MODEL = ModelConfig(halves=("learned",), patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
 TRAIN = TrainConfig(epochs=1, min_steps=2, max_steps=3, batch_size=8)
 COUNT, LENGTH = 10, 14
 Y = np.asarray(["a", "b"] * (COUNT // 2))

@@ -38,6 +38,7 @@ ORDER = (
     "geometry",
     "patches",
     "views",
+    "kernels",
     "model",
     "train",
     "dtw",
