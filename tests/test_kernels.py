@@ -299,7 +299,7 @@ def test_robust_to_decides_what_is_harmless() -> None:
 
 
 def test_robust_to_is_checked() -> None:
-    with pytest.raises(ConfigError, match="robust_to must be one of speed, .*, got 'rain'"):
+    with pytest.raises(ConfigError, match=r"robust_to must be one of speed, .*, got 'rain'"):
         instant(robust_to=("rain",)).fit(walks())
 
 
