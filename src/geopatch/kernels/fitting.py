@@ -12,6 +12,7 @@ from torch import Tensor
 from geopatch.kernels.bank import TOKEN_FEATURES, copies, draw_mixes
 from geopatch.kernels.half import KernelHalf, resampled, spans_round, token_spans
 from geopatch.kernels.moments import Moments, directions, leading_basis
+from geopatch.kernels.prior import PRIOR_WINDOWS, FeaturePrior, general_prior
 from geopatch.kernels.transform import features, learn_bias, span_features
 from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.views import MildClock, View, view
@@ -74,12 +75,12 @@ class KernelFit:
             placed = ((shares - self.mean) / self.scale) @ self.basis
             own = None if labels is None else labels[index].to(placed.device)
             self.moments.add(placed.unflatten(0, (len(batch), count)), own)
-            self._add_tokens(half, batch, seen, values, count, min(TOKEN_VIEWS / (count * len(windows)), 1.0))
+            self.add_tokens(half, batch, seen, values, count, min(TOKEN_VIEWS / (count * len(windows)), 1.0))
             if report is not None:
                 done += len(index)
                 report(done)
 
-    def _add_tokens(
+    def add_tokens(
         self, half: KernelHalf, batch: WindowBatch, seen: View, values: Tensor, count: int, share: float
     ) -> None:
         """The tokens of a share of the views, less those of their window at the places that they came from."""
@@ -135,11 +136,14 @@ class KernelFit:
 
     def solve(self, half: KernelHalf) -> None:
         """Put the map into the half."""
-        turned = directions(self.moments.drift(), self.moments.between(), half.map.shape[1])
+        prior, count = general_prior(), self.moments.windows
+        drift, between = blend(self.moments, prior.features, self.basis, self.scale, count)
+        turned = directions(drift, between, half.map.shape[1])
         half.map.copy_((self.basis.double() @ turned) / self.scale[:, None])
         half.origin.copy_(self.mean.double() @ half.map.double() + self.moments.mean @ turned)
         tokens = self.token_moments
-        turned = directions(tokens.drift(), tokens.between(), half.token_map.shape[1])
+        drift, between = blend(tokens, prior.tokens, None, self.token_scale, count)
+        turned = directions(drift, between, half.token_map.shape[1])
         half.token_map.copy_(turned / self.token_scale[:, None])
         half.token_origin.copy_(self.token_mean.double() @ half.token_map.double() + tokens.mean @ turned)
 
@@ -158,15 +162,16 @@ def start(
     half.mixes.copy_(draw_mixes(half.config.channels, seed))
     half.bias.copy_(learn_bias(clean, half.mixes, half.layout))
     shares = features(clean, half.mixes, half.bias, half.layout)
-    mean, scale = centre_and_scale(shares)
+    prior = general_prior()
+    mean, scale = prior.features.blended(*centre_and_scale(shares), len(batch))
     count = min(max(SAMPLE_VIEWS // len(batch), MIN_VIEWS), MAX_VIEWS)
     parts = [views.draw(rows, count).windows for rows in _batches(batch, max(BATCH_VIEWS // count, 1))]
     samples = torch.cat([half_features(half, part) for part in parts])
-    basis = leading_basis((samples - mean) / scale, RANK)
+    basis = leading_basis(_with_prior((samples - mean) / scale, prior.features, scale, len(batch)), RANK)
     scaffold = half.scaffold(batch.lengths)
     spans = token_spans(scaffold, batch.lengths, half.layout.length)
     tokens = span_features(clean, half.mixes, half.bias, half.layout, *spans)[scaffold.valid]
-    token_mean, token_scale = centre_and_scale(tokens)
+    token_mean, token_scale = prior.tokens.blended(*centre_and_scale(tokens), len(batch))
     return KernelFit(
         mean,
         scale,
@@ -176,6 +181,23 @@ def start(
         token_scale,
         Moments.empty(TOKEN_FEATURES, 0, basis.device),
     )
+
+
+def blend(
+    moments: Moments, prior: FeaturePrior, basis: Tensor | None, scale: Tensor, windows: int
+) -> tuple[Tensor, Tensor]:
+    """Drift and differences of so many windows, shrunk towards those known before."""
+    ratio, known = prior.scale.to(scale) / scale, PRIOR_WINDOWS / (windows + PRIOR_WINDOWS)
+    drift = (1 - known) * moments.drift() + known * prior.drift.within(basis, ratio)
+    return drift, (1 - known) * moments.between() + known * prior.between.within(basis, ratio)
+
+
+def _with_prior(samples: Tensor, prior: FeaturePrior, scale: Tensor, windows: int) -> Tensor:
+    """Samples (M, F), and beside them the directions that the prior knows, each as strong as in the blend."""
+    ratio, known = prior.scale.to(scale) / scale, PRIOR_WINDOWS / (windows + PRIOR_WINDOWS)
+    factors = [part.factor.to(scale) * ratio[:, None] for part in (prior.drift, prior.between)]
+    own = samples * ((1 - known) / len(samples)) ** 0.5
+    return torch.cat([own, *((known**0.5 * factor).mT for factor in factors)])
 
 
 def _batches(batch: WindowBatch, size: int) -> Iterator[WindowBatch]:
