@@ -139,7 +139,7 @@ AMISS: dict[str, tuple[Callable[[Path], object], str]] = {
     "garbage bytes": (write("config.json", b"\xff\x00"), r"config\.json is not readable as a model config"),
     "a list": (write("config.json", b"[1, 2]"), r"config\.json is not readable as a model config"),
     "another config": (write("config.json", b'{"model": {}}'), r"config\.json is not readable as a model config"),
-    "newer format": (configure(format=2), r"has model format 2, this version \(.*\) reads 1; upgrade geopatch-ts"),
+    "newer format": (configure(format=3), r"has model format 3, this version \(.*\) reads 2; upgrade geopatch-ts"),
     "no digest": (configure(digest=None), r"is truncated or changed"),
     "no model": (configure(model=None), r"does not hold what its config says"),
     "no card": (configure(card=[]), r"does not hold what its config says"),

@@ -186,9 +186,9 @@ def test_only_the_window_decides(awkward_signals: list[Signal]) -> None:
     for row, signal in enumerate(awkward_signals):
         alone = model.encode([signal])
         for other, place in ((together, row), (turned, -1 - row), (wide, row)):
-            np.testing.assert_allclose(other.embedding[place], alone.embedding[0], atol=2e-5)
+            np.testing.assert_allclose(other.embedding[place], alone.embedding[0], atol=2e-4)
             tokens = other.tokens[place][other.valid[place]]
-            np.testing.assert_allclose(tokens, alone.tokens[0][alone.valid[0]], atol=2e-5)
+            np.testing.assert_allclose(tokens, alone.tokens[0][alone.valid[0]], atol=2e-4)
 
 
 def test_one_seed_gives_one_model() -> None:
@@ -212,8 +212,8 @@ def test_a_window_is_found_under_another_clock() -> None:
 def test_amplitude(amplitude: str) -> None:
     X = walks()
     model = instant(amplitude=amplitude).fit(X)
-    louder = model.transform(3 * X + 5)
-    assert np.allclose(louder, model.transform(X), atol=1e-3) == (amplitude != "keep")
+    likeness = (model.transform(3 * X + 5) * model.transform(X)).sum(1)
+    assert bool((likeness > 0.99).all()) == (amplitude != "keep")
 
 
 def test_the_length_is_the_median_and_bounded() -> None:

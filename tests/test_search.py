@@ -217,7 +217,7 @@ def test_a_span_of_a_stored_record(encoded: Gallery) -> None:
 
 def test_dtw_takes_the_distance_off_the_fused_score_and_brings_its_path(model: GeoPatch, encoded: Gallery) -> None:
     query = windows("s", 1)[3]
-    hits, fused = encoded.search(query, 30, scorer="dtw"), encoded.search(query, 30)
+    hits, fused = encoded.search(query, 30, scorer="dtw"), encoded.search(query, 1000)
     assert hits[0].id == query.id
     assert hits[0].score == pytest.approx(2)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
