@@ -46,6 +46,7 @@ ORDER = (
     "scoring",
     "encoding",
     "training_set",
+    "parameters",
     "estimator",
     "data",
     "evaluate",
