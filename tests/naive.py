@@ -230,14 +230,17 @@ def whitened_directions(drift: Array, difference: Array, count: int, shrinkage: 
 
 
 def closed_form(
-    shares: Array, sample: Array, rank: int, count: int, shrinkage: float, scale: tuple[Array, Array]
+    shares: Array, sample: Array, scale: tuple[Array, Array], prior: tuple[Array, Array], sizes: tuple[int, int]
 ) -> Any:
-    """What embeds features: from those of views (N, V, F), the leading directions of a sample (M, F) and its scale."""
-    mean, spread = scale
-    _, _, leading = np.linalg.svd((sample - mean) / spread, full_matrices=False)
-    basis = leading[:rank].T
+    """What embeds features: from those of views (N, V, F), rows that span the space, and covariances known before."""
+    (mean, spread), (rank, count), windows = scale, sizes, len(shares)
+    basis = np.linalg.svd(sample, full_matrices=False)[2][:rank].T
     drift, difference, centre = drift_and_difference(((shares - mean) / spread) @ basis)
-    directions = whitened_directions(drift, difference, count, shrinkage)
+    own, known = windows / (windows + 20), 20 / (windows + 20)
+    blended = [
+        own * one + known * basis.T @ other @ basis for one, other in zip((drift, difference), prior, strict=True)
+    ]
+    directions = whitened_directions(blended[0], blended[1], count, 0.001)
 
     def embed(features: Array) -> Array:
         vectors = [(((row - mean) / spread) @ basis - centre) @ directions for row in features]

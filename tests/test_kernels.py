@@ -17,9 +17,11 @@ from geopatch.config import ModelConfig, TrainConfig
 from geopatch.errors import ConfigError, SignalError
 from geopatch.estimator import GeoPatch
 from geopatch.kernels import fitting
+from geopatch.kernels.bank import FEATURES, GROUPS, TOKEN_FEATURES, TRIPLES
 from geopatch.kernels.fitting import KernelFit, Views
 from geopatch.kernels.half import KernelHalf, resampled
 from geopatch.kernels.moments import SHRINKAGE, Moments, directions, leading_basis
+from geopatch.kernels.prior import FeaturePrior, LowRank, Prior
 from geopatch.model.encoder import Encoder
 from geopatch.patches import WindowBatch, stack
 from geopatch.signal import Signal
@@ -141,26 +143,60 @@ class RecordedViews(Views):
 
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__(("noise", "gain"), MildClock(), generator)
-        object.__setattr__(self, "drawn", [])
+        object.__setattr__(self, "_drawn", [])
 
     def draw(self, batch: WindowBatch, count: int) -> View:
         seen = super().draw(batch, count)
-        self.drawn.append(seen.windows)  # type: ignore[attr-defined]
+        self._drawn.append(seen.windows)  # type: ignore[attr-defined]
         return seen
 
+    def features(self, half: KernelHalf) -> Tensor:
+        """Of all views since the last call."""
+        drawn: list[WindowBatch] = self._drawn[:]  # type: ignore[attr-defined]
+        self._drawn.clear()  # type: ignore[attr-defined]
+        return torch.cat([fitting.half_features(half, part) for part in drawn])
 
-def test_the_closed_form_is_that_of_the_twin() -> None:
+
+def some_prior(count: int, generator: torch.Generator) -> FeaturePrior:
+    """Of so many features: no file is read."""
+    low = [LowRank(0.1 * torch.randn(count, 5, generator=generator), torch.full((count,), 0.3)) for _ in range(2)]
+    return FeaturePrior(torch.rand(count, generator=generator), 0.1 + torch.rand(count, generator=generator), *low)
+
+
+def full(covariance: LowRank, ratio: Tensor) -> npt.NDArray[np.float64]:
+    """In the units of other scales."""
+    factor, rest = (covariance.factor * ratio[:, None]).double(), (covariance.rest * ratio.square()).double()
+    matrix: npt.NDArray[np.float64] = (factor @ factor.mT + torch.diag(rest)).numpy()
+    return matrix
+
+
+def test_a_scale_is_shrunk_towards_the_prior_by_the_number_of_windows() -> None:
+    prior, mean, scale = some_prior(6, torch.Generator().manual_seed(1)), torch.rand(6), torch.rand(6)
+    blended_mean, blended_scale = prior.blended(mean, scale, 60)
+    torch.testing.assert_close(blended_mean, 0.75 * mean + 0.25 * prior.mean)
+    torch.testing.assert_close(blended_scale.square(), 0.75 * scale.square() + 0.25 * prior.scale.square())
+
+
+def test_the_closed_form_is_that_of_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
     windows = stack([Signal.from_array(one) for one in walks(10)])
     half = KernelHalf(ModelConfig(halves=("kernels",), length=60, embedding=8, width=16))
-    views = RecordedViews(torch.Generator().manual_seed(3))
+    generator = torch.Generator().manual_seed(3)
+    sizes = (FEATURES, TOKEN_FEATURES)
+    prior = Prior(*(some_prior(count, generator) for count in sizes), torch.zeros(GROUPS, len(TRIPLES)))
+    monkeypatch.setattr(fitting, "general_prior", lambda: prior)
+    views = RecordedViews(generator)
     state = fitting.start(half, windows, lambda batch: batch, views)
-    sample = torch.cat([fitting.half_features(half, part) for part in views.drawn]).numpy()  # type: ignore[attr-defined]
-    views.drawn.clear()  # type: ignore[attr-defined]
+    drawn = views.features(half)
     state.add(half, windows, lambda batch: batch, views)
     state.solve(half)
-    shares = torch.cat([fitting.half_features(half, part) for part in views.drawn]).numpy()  # type: ignore[attr-defined]
+    shares = views.features(half).numpy().reshape(10, -1, FEATURES)
+    ratio, known = prior.features.scale / state.scale, 20 / 30
+    rows = [((1 - known) / len(drawn)) ** 0.5 * (drawn - state.mean) / state.scale]
+    covariances = prior.features.drift, prior.features.between
+    rows += [known**0.5 * (one.factor * ratio[:, None]).mT for one in covariances]
     scale = state.mean.numpy(), state.scale.numpy()
-    embed = naive.closed_form(shares.reshape(10, -1, shares.shape[1]), sample, fitting.RANK, 8, SHRINKAGE, scale)
+    drift, between = (full(one, ratio) for one in covariances)
+    embed = naive.closed_form(shares, torch.cat(rows).numpy(), scale, (drift, between), (fitting.RANK, 8))
     clean = fitting.half_features(half, windows)
     ours, _ = half(windows, half.scaffold(windows.lengths))
     np.testing.assert_allclose(cosines(ours), cosines(embed(clean.numpy())), atol=5e-3)
