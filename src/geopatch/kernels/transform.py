@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+from types import ModuleType
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -11,12 +15,12 @@ from geopatch.kernels.bank import BIAS_WINDOWS, GROUPS, TRIPLES, Layout, quantil
 
 def features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
     """Shares (B, FEATURES) of places at which a response exceeds its bias, for copies (B, copies, C, T) of windows."""
-    return torch_transform.features(copies, mixes, bias, layout)
+    return _path(copies).features(copies, mixes, bias, layout)
 
 
 def span_features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor) -> Tensor:
     """Shares (B, K, TOKEN_FEATURES) of the places inside spans from starts to stops (B, K), in samples."""
-    return torch_transform.span_features(copies, mixes, bias, layout, starts, stops)
+    return _path(copies).span_features(copies, mixes, bias, layout, starts, stops)
 
 
 def learn_bias(copies: Tensor, mixes: Tensor, layout: Layout) -> Tensor:
@@ -29,3 +33,17 @@ def learn_bias(copies: Tensor, mixes: Tensor, layout: Layout) -> Tensor:
         place = (levels[group] * (ranked.shape[1] - 1)).long()
         bias[group] = ranked.gather(1, place[:, None]).squeeze(1)
     return bias
+
+
+def _path(values: Tensor) -> Any:
+    return _compiled() if values.device.type == "cpu" else torch_transform
+
+
+@cache
+def _compiled() -> ModuleType:
+    """The compiled routines, or torch's where numba is not installed; imported when first needed."""
+    try:
+        from geopatch.kernels import compiled
+    except ImportError:
+        return torch_transform
+    return compiled
