@@ -31,8 +31,8 @@ def moments(seen: Floats, labels: npt.NDArray[np.int64], classes: int = CLASSES)
 
 
 def solved(counted: Moments, count: int, **settings: float) -> Floats:
-    parts = (counted.drift(), counted.between(), counted.between_classes())
-    return np.asarray(labelled_directions(*parts, count, **settings))
+    drift, between, between_classes = counted.drift(), counted.between(), counted.between_classes()
+    return np.asarray(labelled_directions(drift, between, between_classes, count, **settings))
 
 
 def naive(
@@ -54,7 +54,7 @@ def naive(
     left = left - left @ first.T @ first
     second = np.linalg.svd(left)[2][: count - len(first)]
     second = second[: np.linalg.matrix_rank(left, tol=1e-6)]
-    return white @ np.concatenate([first, rest**0.5 * second]).T
+    return np.asarray(white @ np.concatenate([first, rest**0.5 * second]).T)
 
 
 def cosines(values: Floats, map: Floats) -> Floats:

@@ -65,11 +65,12 @@ def labelled_directions(
 
 def _whitened(root: Tensor, covariance: Tensor) -> Tensor:
     half = torch.linalg.solve_triangular(root, covariance, upper=False)
-    return torch.linalg.solve_triangular(root, half.mT, upper=False)
+    whitened: Tensor = torch.linalg.solve_triangular(root, half.mT, upper=False)
+    return whitened
 
 
 def _leading(covariance: Tensor, count: int, least: Tensor) -> Tensor:
     """The leading directions, at most `count`, of those with at least this variance."""
     value, vector = torch.linalg.eigh((covariance + covariance.mT) / 2)
-    value, vector = value.flip(0)[:count], vector.flip(1)[:, :count]
-    return vector[:, value > least]
+    kept: Tensor = vector.flip(1)[:, :count][:, value.flip(0)[:count] > least]
+    return kept
