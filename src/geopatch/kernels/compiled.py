@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -22,43 +21,16 @@ from geopatch.kernels.bank import FEATURES, GROUPS, TAPS, TOKEN_FEATURES, TOKEN_
 
 KERNELS = len(TRIPLES)
 LANES = 64  # rows are filled up to a multiple of this, so that loops have no scalar remainder
-ROWS = 4  # a padded row, three times it, and sums of no tap and of one
+ROWS = 4  # a padded row, three times it, and sums with no tap and with one
 CACHE_LINE = 16  # floats
 LEAST_WORK = 2**14  # samples of a batch from which on a second thread pays
 
+Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 jit: Callable[..., Any] = numba.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
 
 
-def features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
-    """Shares (B, FEATURES) of places at which a response exceeds its bias."""
-    values, plan, levels = _array(copies), Plan.of(mixes, layout), _array(bias)
-    shares = np.empty((len(values), FEATURES), dtype=np.float32)
-
-    def run(part: slice) -> None:
-        _features(values[part], *plan.arrays, levels, _rows(layout.length), shares[part])
-
-    _in_parts(run, values)
-    return torch.from_numpy(shares)
-
-
-def span_features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor) -> Tensor:
-    """Shares (B, K, TOKEN_FEATURES) inside spans from starts to stops (B, K), in samples."""
-    values, plan, levels = _array(copies), Plan.of(mixes, layout), _array(bias)
-    first, last = (places.numpy().astype(np.int64, order="C", copy=False) for places in (starts, stops))
-    shares = np.empty((*first.shape, TOKEN_FEATURES), dtype=np.float32)
-    groups = np.asarray(TOKEN_GROUPS, dtype=np.int64)
-
-    def run(part: slice) -> None:
-        rows = _rows(layout.length)
-        _span_features(values[part], *plan.arrays, levels, groups, first[part], last[part], rows, shares[part])
-
-    _in_parts(run, values)
-    return torch.from_numpy(shares)
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(NamedTuple):
     """Which channels a sum adds up, and the order in which the kernels of a group are taken."""
 
     places: Ints  # (GROUPS, mixes, 2) where the channels of a sum begin and end in the next two
@@ -69,46 +41,64 @@ class Plan:
     order: Ints  # (GROUPS, 84) kernels sorted by sum, by whether they are inner, and by their taps
     inner: Ints  # (GROUPS, 84) of each kernel, not sorted
 
-    @classmethod
-    def of(cls, mixes: Tensor, layout: Layout) -> Plan:
-        """Channels of weight 0 are left out."""
-        weights = _array(mixes)
-        group, mix, channel = np.nonzero(weights)
-        ends = np.cumsum(np.count_nonzero(weights, axis=2)).reshape(weights.shape[:2])
-        places = np.stack([np.append(0, ends.ravel()[:-1]).reshape(ends.shape), ends], axis=2)
-        inner = layout.inner.astype(np.int64)
-        kernels = np.arange(KERNELS)
-        order = np.stack([np.lexsort((kernels, row, kernels % weights.shape[1])) for row in inner])
-        return cls(places, channel, weights[group, mix, channel], layout.copy, layout.dilation, order, inner)
 
-    @property
-    def arrays(self) -> tuple[Ints | Floats, ...]:
-        """As the compiled routines take them."""
-        return self.places, self.channels, self.weights, self.copy, self.dilation, self.order, self.inner
+def features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
+    """Shares (B, FEATURES) of places at which a response exceeds its bias."""
+    values, plan, levels = _array(copies), _plan(mixes, layout), _array(bias)
+    shares = np.empty((len(values), FEATURES), dtype=np.float32)
+
+    def run(part: slice) -> None:
+        _features(values[part], plan, levels, _rows(layout.length), shares[part])
+
+    _in_parts(run, values)
+    return torch.from_numpy(shares)
+
+
+def span_features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor) -> Tensor:
+    """Shares (B, K, TOKEN_FEATURES) inside spans from starts to stops (B, K), in samples."""
+    values, plan, levels = _array(copies), _plan(mixes, layout), _array(bias)
+    spans = torch.stack([starts, stops], 2).long().numpy()  # (B, K, 2)
+    shares = np.empty((*starts.shape, TOKEN_FEATURES), dtype=np.float32)
+    groups = np.asarray(TOKEN_GROUPS, dtype=np.int64)
+
+    def run(part: slice) -> None:
+        _span_features(values[part], plan, levels, groups, spans[part], _rows(layout.length), shares[part])
+
+    _in_parts(run, values)
+    return torch.from_numpy(shares)
+
+
+def _plan(mixes: Tensor, layout: Layout) -> Plan:
+    """Channels of weight 0 are left out."""
+    weights = _array(mixes)
+    group, mix, channel = np.nonzero(weights)
+    ends = np.cumsum(np.count_nonzero(weights, axis=2)).reshape(weights.shape[:2])
+    places = np.stack([np.append(0, ends.ravel()[:-1]).reshape(ends.shape), ends], axis=2)
+    inner = layout.inner.astype(np.int64)
+    kernels = np.arange(KERNELS)
+    order = np.stack([np.lexsort((kernels, row, kernels % weights.shape[1])) for row in inner])
+    used = weights[group, mix, channel]
+    return Plan(places, np.ascontiguousarray(channel), used, layout.copy, layout.dilation, order, inner)
 
 
 def _array(tensor: Tensor) -> Floats:
-    array: Floats = tensor.detach().contiguous().numpy()
+    array: Floats = tensor.detach().float().contiguous().numpy()
     return array
 
 
 def _rows(length: int) -> Floats:
     """Scratch rows of twice a window, each beginning a cache line."""
-    width = 2 * _filled(length) + CACHE_LINE  # not a power of two: rows shall not share cache sets
+    width = 2 * -(-length // LANES) * LANES + CACHE_LINE  # not a power of two: rows shall not share cache sets
     memory = np.empty(ROWS * width + CACHE_LINE, dtype=np.float32)
     start = (-memory.ctypes.data // memory.itemsize) % CACHE_LINE
     rows: Floats = memory[start : start + ROWS * width].reshape(ROWS, width)
     return rows
 
 
-def _filled(length: int) -> int:
-    return -(-length // LANES) * LANES
-
-
 def _in_parts(run: Callable[[slice], None], values: Floats) -> None:
-    """Run over the windows in as many threads as torch uses."""
+    """Run over the windows in as many threads as torch uses; threads of its own, so that many callers may run it."""
     count = min(torch.get_num_threads(), len(values), max(values[:, 0, 0].size // LEAST_WORK, 1))
-    if count == 1:
+    if count <= 1:
         run(slice(None))
         return
     ends = np.linspace(0, len(values), count + 1).astype(int).tolist()
@@ -117,24 +107,33 @@ def _in_parts(run: Callable[[slice], None], values: Floats) -> None:
 
 
 @jit
-def _mix(windows, channels, weights, first, last, row, reach):  # type: ignore[no-untyped-def]
-    """A sum of channels of windows (C, T), into a row between zeros."""
-    length = windows.shape[1]
-    row[:reach] = 0
-    row[reach + length :] = 0
-    total = row[reach : reach + length]
-    values, weight = windows[channels[first]], weights[first]
-    for t in range(length):
-        total[t] = values[t] * weight
-    for entry in range(first + 1, last):
-        values, weight = windows[channels[entry]], weights[entry]
-        for t in range(length):
-            total[t] += values[t] * weight
+def _fill(row: Floats, start: int, stop: int, value: float) -> None:
+    for t in range(start, stop):
+        row[t] = value
 
 
 @jit
-def _base(row, step, base):  # type: ignore[no-untyped-def]
-    """Less the sum of all taps. In two loops: one of ten rows is not vectorised."""
+def _mix(windows: Floats, b: int, group: int, mix: int, plan: Plan, row: Floats) -> None:
+    """A sum of channels of a window, into a row between zeros."""
+    reach, length = TAPS // 2 * plan.dilation[group], windows.shape[3]
+    _fill(row, 0, reach, np.float32(0))
+    _fill(row, reach + length, len(row), np.float32(0))
+    total, first = row[reach:], plan.places[group, mix, 0]
+    for entry in range(first, plan.places[group, mix, 1]):
+        values, weight = windows[b, plan.copy[group], plan.channels[entry]], plan.weights[entry]
+        if entry == first:
+            for t in range(length):
+                total[t] = values[t] * weight
+        else:
+            for t in range(length):
+                total[t] += values[t] * weight
+
+
+@jit
+def _taps(row: Floats, step: int, tripled: Floats, base: Floats) -> None:
+    """Three times the row, and less the sum of the nine taps. In two loops: one with ten rows is not vectorised."""
+    for t in range(len(row)):
+        tripled[t] = np.float32(3) * row[t]
     t0, t1, t2, t3, t4 = row, row[step:], row[2 * step :], row[3 * step :], row[4 * step :]
     for t in range(len(base)):
         base[t] = t0[t] + t1[t] + t2[t] + t3[t] + t4[t]
@@ -144,20 +143,14 @@ def _base(row, step, base):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _triple(row, tripled):  # type: ignore[no-untyped-def]
-    for t in range(len(row)):
-        tripled[t] = np.float32(3) * row[t]
-
-
-@jit
-def _add(base, tripled, place, total):  # type: ignore[no-untyped-def]
+def _add(base: Floats, tripled: Floats, place: int, total: Floats) -> None:
     tap = tripled[place:]
     for t in range(len(total)):
         total[t] = base[t] + tap[t]
 
 
 @jit
-def _count(one, tripled, second, third, bias):  # type: ignore[no-untyped-def]
+def _count(one: Floats, tripled: Floats, second: int, third: int, bias: float) -> int:
     """At how many places a response exceeds its bias."""
     left, right = tripled[second:], tripled[third:]
     count = np.uint32(0)
@@ -167,51 +160,61 @@ def _count(one, tripled, second, third, bias):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _features(windows, places, channels, weights, copy, dilation, order, inner, bias, rows, out):  # type: ignore[no-untyped-def]
-    length, mixes = windows.shape[3], places.shape[1]
+def _features(windows: Floats, plan: Plan, bias: Floats, rows: Floats, out: Floats) -> None:
+    length, mixes = windows.shape[3], plan.places.shape[1]
     width = (length + LANES - 1) // LANES * LANES
     row, tripled, base, one = rows[0], rows[1], rows[2, :width], rows[3, :width]
+    never = np.float32(-np.inf)  # above a bias
     for b in range(windows.shape[0]):
         for group in range(GROUPS):
-            step = dilation[group]
+            step = plan.dilation[group]
             reach = TAPS // 2 * step
-            previous, cut, tap = -1, 0, -1
-            for kernel in order[group]:
-                mix, size = kernel % mixes, length - 2 * reach if inner[group, kernel] else length
-                if mix != previous:
-                    first, last = places[group, mix]
-                    _mix(windows[b, copy[group]], channels, weights, first, last, row, reach)
-                    _triple(row, tripled)
-                    _base(row, step, base)
-                    base[length:] = -np.inf  # never above a bias
-                    previous, cut, tap = mix, 0, -1
-                if inner[group, kernel] != cut:
-                    base[:reach] = -np.inf
-                    base[length - reach :] = -np.inf
+            mix, cut, tap = -1, 0, -1
+            for turn in range(KERNELS):
+                kernel = plan.order[group, turn]
+                if kernel % mixes != mix:
+                    mix, cut, tap = kernel % mixes, 0, -1
+                    _mix(windows, b, group, mix, plan, row)
+                    _taps(row, step, tripled, base)
+                    _fill(base, length, width, never)
+                if plan.inner[group, kernel] != cut:
                     cut, tap = 1, -1
+                    _fill(base, 0, reach, never)
+                    _fill(base, length - reach, length, never)
                 if TRIPLES[kernel, 0] != tap:
                     tap = TRIPLES[kernel, 0]
                     _add(base, tripled, tap * step, one)
                 count = _count(one, tripled, TRIPLES[kernel, 1] * step, TRIPLES[kernel, 2] * step, bias[group, kernel])
-                out[b, group * KERNELS + kernel] = np.float32(count) / np.float32(size)
+                out[b, group * KERNELS + kernel] = np.float32(count) / np.float32(length - 2 * reach * cut)
 
 
 @jit
-def _bits(one, tripled, second, third, bias, bits):  # type: ignore[no-untyped-def]
-    """The places at which a response exceeds its bias: bit v of byte s is place v S + s, of S bytes."""
-    size = len(bits)
+def _above(one: Floats, tripled: Floats, second: int, third: int, bias: float, above: Bytes) -> None:
     left, right = tripled[second:], tripled[third:]
-    for s in range(size):
-        byte = np.uint8(0)
-        for v in range(8):
-            t = v * size + s
-            byte |= np.uint8(one[t] + left[t] + right[t] > bias) << np.uint8(v)
-        bits[s] = byte
+    for t in range(len(one)):
+        above[t] = one[t] + left[t] + right[t] > bias
 
 
 @jit
-def _ones(word):  # type: ignore[no-untyped-def]
-    """Bits set in 64; compilers know this form as one instruction."""
+def _pack(above: Words, kernel: int, bits: Words) -> None:
+    """Bytes of 0 or 1, eight to a word, as bits (words, 84): bit v of byte s is place v S + s, of S bytes in all."""
+    words = len(bits)
+    for word in range(words):
+        packed = above[word]
+        for v in range(1, 8):
+            packed |= above[v * words + word] << np.uint64(v)
+        bits[word, kernel] = packed
+
+
+@jit
+def _mark(start: int, stop: int, above: Bytes) -> None:
+    for t in range(len(above)):
+        above[t] = start <= t < stop
+
+
+@jit
+def _ones(word: int) -> int:
+    """Bits set in 64; compilers know this form."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -219,45 +222,47 @@ def _ones(word):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _masks(starts, stops, size, masks):  # type: ignore[no-untyped-def]
-    """The places of spans (K,), as `_bits` writes them, into masks (K, S)."""
-    for span in range(len(starts)):
-        for s in range(size):
-            byte = 0
-            for v in range(8):
-                byte |= (starts[span] <= v * size + s < stops[span]) << v
-            masks[span, s] = byte
+def _share(bits: Words, masks: Words, span: int, size: int, counts: Words, out: Floats) -> None:
+    """The share of a span of `size` places at which each of the 84 kernels is above its bias."""
+    for kernel in range(KERNELS):
+        counts[kernel] = 0
+    for word in range(len(bits)):
+        mask, row = masks[word, span], bits[word]
+        for kernel in range(KERNELS):
+            counts[kernel] += _ones(row[kernel] & mask)
+    for kernel in range(KERNELS):
+        out[kernel] = np.float32(np.int32(counts[kernel])) / np.float32(size)
 
 
 @jit
-def _span_features(windows, places, channels, weights, copy, dilation, order, inner, bias, groups, starts, stops, rows, out):  # type: ignore[no-untyped-def]
-    length, mixes, spans = windows.shape[3], places.shape[1], starts.shape[1]
-    width = (length + LANES - 1) // LANES * LANES
+def _span_features(
+    windows: Floats, plan: Plan, bias: Floats, groups: Ints, spans: Ints, rows: Floats, out: Floats
+) -> None:
+    mixes, width = plan.places.shape[1], (windows.shape[3] + LANES - 1) // LANES * LANES
     row, tripled, base, one = rows[0], rows[1], rows[2, :width], rows[3, :width]
-    bits, masks = np.zeros(width // 8, np.uint8), np.zeros((spans, width // 8), np.uint8)
-    words, inside = bits.view(np.uint64), masks.view(np.uint64)
+    above = np.zeros(width, np.uint8)
+    packed, counts = above.view(np.uint64), np.zeros(KERNELS, np.uint64)
+    bits = np.zeros((width // LANES, KERNELS), np.uint64)
+    masks = np.zeros((width // LANES, spans.shape[1]), np.uint64)
     for b in range(windows.shape[0]):
-        _masks(starts[b], stops[b], width // 8, masks)
+        for span in range(spans.shape[1]):
+            _mark(spans[b, span, 0], spans[b, span, 1], above)
+            _pack(packed, span, masks)
         for g in range(len(groups)):
             group = groups[g]
-            step = dilation[group]
-            previous, tap = -1, -1
-            for kernel in range(KERNELS):
-                kernel = order[group, kernel]
-                mix = kernel % mixes
-                if mix != previous:
-                    first, last = places[group, mix]
-                    _mix(windows[b, copy[group]], channels, weights, first, last, row, TAPS // 2 * step)
-                    _triple(row, tripled)
-                    _base(row, step, base)
-                    previous, tap = mix, -1
+            step = plan.dilation[group]
+            mix, tap = -1, -1
+            for turn in range(KERNELS):
+                kernel = plan.order[group, turn]
+                if kernel % mixes != mix:
+                    mix, tap = kernel % mixes, -1
+                    _mix(windows, b, group, mix, plan, row)
+                    _taps(row, step, tripled, base)
                 if TRIPLES[kernel, 0] != tap:
                     tap = TRIPLES[kernel, 0]
                     _add(base, tripled, tap * step, one)
-                _bits(one, tripled, TRIPLES[kernel, 1] * step, TRIPLES[kernel, 2] * step, bias[group, kernel], bits)
-                for span in range(spans):
-                    count = np.uint64(0)
-                    for word in range(len(words)):
-                        count += _ones(words[word] & inside[span, word])
-                    share = np.float32(count) / np.float32(stops[b, span] - starts[b, span])
-                    out[b, span, g * KERNELS + kernel] = share
+                _above(one, tripled, TRIPLES[kernel, 1] * step, TRIPLES[kernel, 2] * step, bias[group, kernel], above)
+                _pack(packed, kernel, bits)
+            for span in range(spans.shape[1]):
+                size = spans[b, span, 1] - spans[b, span, 0]
+                _share(bits, masks, span, size, counts, out[b, span, g * KERNELS : (g + 1) * KERNELS])
