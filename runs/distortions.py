@@ -212,12 +212,11 @@ def main() -> None:
         prepare(arguments.prepare, arguments.packs)
         return
     claims = Path(f"{arguments.rows}.claims")
-    if arguments.worker is None:
+    if arguments.worker is None and not arguments.table:
         shutil.rmtree(claims, ignore_errors=True)
         claims.mkdir(parents=True)
     if arguments.table or side_by_side(arguments, range(arguments.workers), lambda _: work(arguments, claims)):
         print(table(read_rows(arguments.rows), SETS[arguments.sets]))
-        shutil.rmtree(claims)
 
 
 if __name__ == "__main__":
