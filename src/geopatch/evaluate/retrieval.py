@@ -54,7 +54,7 @@ class Trained:
     @property
     def device(self) -> torch.device:
         """Where the encoder is, and where scores are taken."""
-        return next(self.estimator.encoder_.parameters()).device
+        return self.estimator.encoder_.level.device
 
     def as_row(self) -> dict[str, Any]:
         """What a row says about the model.
