@@ -526,7 +526,7 @@ def test_a_server_answers_every_request_while_it_is_refitted(served: Path, tmp_p
     with Gallery.open(copied / "gallery", read_only=True) as gallery:
         window, old = gallery.get("119@3s").windows[0], gallery.about.encoder
     assert window is not None
-    body = {"query": {"values": window.values.tolist(), "rate_hz": window.rate_hz}, "k": 1, "scorer": "cosine"}
+    body = {"query": {"signal": {"values": window.values.tolist()}}, "k": 1, "scorer": "cosine"}
     answers: list[httpx.Response] = []
     stop = threading.Event()
     with server_of(copied) as running, httpx.Client(base_url=running.url, timeout=60) as client:
