@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -372,3 +373,58 @@ def protocol(name: str, guard_s: float, where: Places, labels: Any, query: int, 
     if name.startswith("penalised") and near:
         right = False
     return bool(candidate), bool(right)
+
+
+def kernel_above(
+    copy: npt.NDArray[np.float32], mix: npt.NDArray[np.float32], bias: float, dilation: int, twos: tuple[int, ...]
+) -> Mask:
+    """Whether the response of a kernel to a window (C, T) exceeds its bias at each place, added up in float32."""
+    length = copy.shape[1]
+    mixed = copy[0] * mix[0]
+    for channel in range(1, len(copy)):
+        mixed = mixed + copy[channel] * mix[channel]
+    padded = np.concatenate([np.zeros(4 * dilation), mixed, np.zeros(4 * dilation)]).astype(np.float32)
+    taps = [padded[tap * dilation : tap * dilation + length] for tap in range(9)]
+    total = taps[0]
+    for tap in range(1, 9):
+        total = total + taps[tap]
+    response = -total
+    for tap in twos:
+        response = response + np.float32(3) * taps[tap]
+    return response > bias
+
+
+def kernel_features(
+    copies: npt.NDArray[np.float32],
+    mixes: npt.NDArray[np.float32],
+    bias: npt.NDArray[np.float32],
+    dilation: npt.NDArray[np.int64],
+    inner: Mask,
+) -> npt.NDArray[np.float32]:
+    """Shares of places above the biases, of the copies (copies, C, T) of one window."""
+    shares = []
+    for group, step in enumerate(dilation):
+        for kernel, twos in enumerate(combinations(range(9), 3)):
+            mix = mixes[group, kernel % mixes.shape[1]]
+            above = kernel_above(copies[group * 3 // 48], mix, bias[group, kernel], int(step), twos)
+            if inner[group, kernel]:
+                above = above[4 * step : len(above) - 4 * step]
+            shares.append(np.float32(above.sum()) / np.float32(len(above)))
+    return np.asarray(shares)
+
+
+def kernel_span_features(
+    copies: npt.NDArray[np.float32],
+    mixes: npt.NDArray[np.float32],
+    bias: npt.NDArray[np.float32],
+    dilation: npt.NDArray[np.int64],
+    spans: Sequence[tuple[int, int]],
+) -> npt.NDArray[np.float32]:
+    """The same in spans (K, 12 * 84), of every fourth group from the third on."""
+    shares = []
+    for group in range(2, 48, 4):
+        for kernel, twos in enumerate(combinations(range(9), 3)):
+            mix = mixes[group, kernel % mixes.shape[1]]
+            above = kernel_above(copies[group * 3 // 48], mix, bias[group, kernel], int(dilation[group]), twos)
+            shares.append([np.float32(above[start:stop].sum()) / np.float32(stop - start) for start, stop in spans])
+    return np.asarray(shares).T

@@ -15,18 +15,19 @@ from geopatch.errors import ConfigError
 from geopatch.evaluate import stress as stress_module
 from geopatch.evaluate.stress import (
     KINDS,
-    STRESSES,
+    QUERY_DISTORTIONS,
     Stress,
     chunk_order,
     curve,
     default_stresses,
+    distortions,
     masked,
     shuffled,
 )
 from geopatch.signal import Signal
 from geopatch.warp import STRONGEST, warped
 
-CHANGING = [name for name in STRESSES if name not in ("clean", "geometry-noise")]  # those that change windows
+CHANGING = [name for name in KINDS if name not in ("clean", "geometry-noise")]  # those that change windows
 
 
 def naive_warp(values: npt.NDArray[np.float32], strength: float = 0.1) -> npt.NDArray[np.float64]:
@@ -226,7 +227,7 @@ def test_another_order_is_another(count: int) -> None:
     assert sorted(order) == list(range(count)) != order.tolist()
 
 
-@pytest.mark.parametrize("name", STRESSES)
+@pytest.mark.parametrize("name", KINDS)
 def test_strength_0_changes_nothing_and_is_clean(name: str, mixed_signals: list[Signal]) -> None:
     stress = Stress(name, -0.0)
     assert stress.queries(mixed_signals) == stress.gallery(mixed_signals) == mixed_signals
@@ -276,7 +277,7 @@ def test_what_was_not_measured_is_never_made_up() -> None:
     assert np.isnan(shuffled(signal).values).sum() == 14
 
 
-@pytest.mark.parametrize("name", STRESSES)
+@pytest.mark.parametrize("name", KINDS)
 def test_a_curve_holds_0_and_the_default(name: str) -> None:
     found = [stress.strength for stress in curve(name)]
     assert found == sorted(set(found))
@@ -284,7 +285,7 @@ def test_a_curve_holds_0_and_the_default(name: str) -> None:
     assert [stress.strength for stress in curve("shuffle", [0, 3])] == [0.0, 3.0]
 
 
-@pytest.mark.parametrize("name", STRESSES)
+@pytest.mark.parametrize("name", KINDS)
 def test_what_a_row_says_can_be_read(name: str) -> None:
     for stress in curve(name):
         assert Stress.parse(stress.text) == (stress if stress.strength else Stress("clean", 0))
@@ -299,7 +300,7 @@ def test_rows_keep_the_names_they_had() -> None:
 
 
 def test_every_meaning_has_its_digest(monkeypatch: pytest.MonkeyPatch) -> None:
-    stresses = {stress.text: stress for name in STRESSES for stress in curve(name)}
+    stresses = {stress.text: stress for name in KINDS for stress in curve(name)}
     digests = {stress.digest for stress in stresses.values()}
     assert len(digests) == len(stresses)
     monkeypatch.setattr(stress_module, "SEED", 7)
@@ -321,6 +322,12 @@ def test_every_meaning_has_its_digest(monkeypatch: pytest.MonkeyPatch) -> None:
         ("shuffle@2.5", r"shuffle strength is a whole number of chunks, 0 or more, got 2\.5"),
         ("shuffle@inf", "shuffle strength is a whole number"),
         ("shuffle@nan", "shuffle strength is a whole number"),
+        ("zoom@1", r"strength is a share of the window, at least 0 and below 1, got 1\.0"),
+        ("drop@-0.1", "strength is a share of the window"),
+        ("speed@4", r"speed strength is the spread of log speeds, within 0 and 3, got 4\.0"),
+        ("speed@nan", "speed strength is the spread"),
+        ("noise@inf", "strength must be 0 or more times the spread of a channel, got inf"),
+        ("gain@2.5", r"gain strength must lie within 0 and 2\.5, so that no gain is negative, got 2\.5"),
         ("clean@1", r"clean has no strength, got 1\.0"),
         ("", "stress must be one of"),
     ],
@@ -342,3 +349,186 @@ def test_anchors_go_where_the_samples_go() -> None:
     assert moved.anchors is not None
     inside = [int(mark) for mark in moved.anchors if 0 <= mark < 64]
     assert sorted(moved.values[inside, 0].tolist()) == [3, 20, 41]
+
+
+NEW = QUERY_DISTORTIONS[1:]
+ON_A_CLOCK = ("speed", "zoom", "squeeze", "shift")
+
+
+def one(name: str, signal: Signal, place: int = 0) -> Signal:
+    """A window under a distortion at its default, as the query of this place."""
+    return Stress.parse(name).queries([signal] * (place + 1))[place]
+
+
+def test_the_distortions_are_clean_and_nine() -> None:
+    assert {stress.name: stress.strength for stress in distortions()} == {
+        "clean": 0.0,
+        "warp-queries": 0.1,
+        "speed": 0.4,
+        "zoom": 0.2,
+        "squeeze": 0.2,
+        "shift": 0.1,
+        "noise": 0.2,
+        "wander": 0.5,
+        "gain": 1.0,
+        "drop": 0.15,
+    }
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_distortion_leaves_the_gallery_alone_and_can_be_repeated(name: str, mixed_signals: list[Signal]) -> None:
+    stress = Stress.parse(name)
+    assert stress.gallery(mixed_signals) == mixed_signals
+    for first, second in zip(stress.queries(mixed_signals), stress.queries(mixed_signals), strict=True):
+        np.testing.assert_array_equal(first.values, second.values)
+
+
+@pytest.mark.parametrize("name", [name for name in NEW if name != "squeeze"])
+def test_chance_comes_from_the_place(name: str) -> None:
+    same = Stress.parse(name).queries([walk(100, 1, seed=0)] * 12)
+    assert len({query.values.tobytes() for query in same}) > (1 if name == "shift" else 8)
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_distortions_of_one_sample_and_of_two(name: str) -> None:
+    for length in (1, 2):
+        signal = Signal.from_array(np.arange(2.0 * length).reshape(length, 2))
+        for place in range(5):
+            query = one(name, signal, place)
+            assert query.values.shape == (length, 2)
+            assert np.isfinite(query.values).all()
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_gap_is_not_filled(name: str) -> None:
+    values = walk(80, 2, seed=5).values.copy()
+    values[30:60, 0] = np.nan
+    for place in range(8):
+        query = one(name, Signal.from_array(values), place)
+        assert np.isfinite(query.values[:, 1]).all()
+        assert np.isnan(query.values[:, 0]).sum() >= 15
+        if name not in ON_A_CLOCK:
+            assert np.isnan(query.values[30:60, 0]).all()
+
+
+def test_a_query_of_which_nothing_would_be_left_stays() -> None:
+    values = np.full((40, 1), np.nan)
+    values[0] = 1.0
+    for name in NEW:
+        for place in range(6):
+            assert np.isfinite(one(name, Signal.from_array(values), place).values).any()
+
+
+@pytest.mark.parametrize("name", ON_A_CLOCK)
+@pytest.mark.parametrize("length", [2, 5, 50, 101])
+def test_a_clock_runs_forward_within_the_window(name: str, length: int) -> None:
+    for place in range(6):
+        clock = one(name, Signal.from_array(np.arange(length)), place).values[:, 0]
+        assert (np.diff(clock) >= 0).all()
+        assert 0 <= clock[0] <= clock[-1] <= length - 1
+
+
+def test_six_speeds_are_a_broken_line_from_end_to_end() -> None:
+    clock = one("speed", Signal.from_array(np.arange(601)), 3).values[:, 0]
+    assert clock[[0, -1]].tolist() == [0, 600]
+    slopes = np.diff(clock).reshape(6, 100)
+    np.testing.assert_allclose(slopes, slopes[:, :1].repeat(100, axis=1), atol=1e-3)
+    assert len(np.unique(slopes[:, 0].round(3))) == 6
+
+
+def test_speeds_are_log_normal() -> None:
+    queries = Stress("speed", 0.4).queries([Signal.from_array(np.arange(601))] * 400)
+    logs = np.log([np.diff(query.values[::100, 0]) for query in queries])  # (400, 6), less the log of their sum
+    assert logs.std(1, ddof=1).mean() == pytest.approx(0.4 * 0.95, abs=0.02)  # of six: 5 % below the spread
+
+
+def test_a_zoom_is_a_random_part_of_the_window() -> None:
+    starts = []
+    for place in range(40):
+        clock = one("zoom", Signal.from_array(np.arange(101)), place).values[:, 0]
+        np.testing.assert_allclose(np.diff(clock), 0.8, atol=1e-4)
+        starts.append(clock[0])
+    assert 0 <= min(starts) < 4
+    assert 16 < max(starts) <= 20
+
+
+def test_a_squeeze_holds_the_ends() -> None:
+    clock = one("squeeze", Signal.from_array(np.arange(101))).values[:, 0]
+    np.testing.assert_array_equal(clock[:11], 0)
+    np.testing.assert_array_equal(clock[90:], 100)
+    np.testing.assert_allclose(np.diff(clock[10:91]), 1.25, atol=1e-4)
+
+
+def test_a_shift_goes_either_way() -> None:
+    ramp = np.arange(100)
+    seen = {tuple(one("shift", Signal.from_array(ramp), place).values[:, 0]) for place in range(12)}
+    assert seen == {tuple(np.clip(ramp + step, 0, 99).astype(np.float32)) for step in (-10, 10)}
+
+
+def test_noise_and_wander_are_in_spreads_of_all_queries() -> None:
+    signals = [Signal.from_array(np.random.default_rng(n).normal(n, [1, 30], (500, 2))) for n in range(4)]
+    spread = np.concatenate([signal.values for signal in signals]).std(0)
+    for name, height in (("noise", 0.2), ("wander", 0.5 / math.sqrt(2))):
+        queries = Stress.parse(name).queries(signals * 10)
+        added = np.stack([query.values - signal.values for query, signal in zip(queries, signals * 10, strict=True)])
+        np.testing.assert_allclose(np.sqrt((added**2).mean((0, 1))) / spread, height, rtol=0.15)
+        assert (added[:, :, 0] / spread[0] != added[:, :, 1] / spread[1]).any()  # each channel its own
+        if name == "wander":
+            assert (np.abs(added) <= 0.5 * spread + 1e-3).all()
+
+
+def test_a_constant_collection_has_no_spread() -> None:
+    signal = Signal.from_array(np.full((30, 2), 7.25))
+    for name in ("noise", "wander"):
+        np.testing.assert_array_equal(one(name, signal).values, signal.values)
+
+
+def test_a_gain_is_one_number_for_all_channels() -> None:
+    signal = walk(60, 2, seed=1)
+    gains = []
+    for place in range(60):
+        gain = one("gain", signal, place).values / signal.values
+        np.testing.assert_allclose(gain, gain[0, 0], rtol=1e-5)
+        gains.append(gain[0, 0])
+    assert 0.6 <= min(gains) < 0.66
+    assert 1.54 < max(gains) <= 1.6
+
+
+def naive_drop(values: npt.NDArray[np.float32], kept: int, start: int) -> npt.NDArray[np.float64]:
+    """Sample after sample on the line between the two that are kept beside the span."""
+    out = values.astype(np.float64)
+    left, right = values[max(start - 1, 0)], values[min(start + kept, len(values) - 1)]
+    for step in range(kept):
+        out[start + step] = left + (right - left) * (step + 1) / (kept + 1)
+    return out
+
+
+def test_a_drop_is_bridged_by_a_line() -> None:
+    signal = walk(100, 2, seed=4)
+    for place in range(20):
+        query = one("drop", signal, place)
+        changed = np.flatnonzero((query.values != signal.values).any(1))
+        start = int(changed[0])
+        assert 13 <= len(changed) <= changed[-1] - start + 1 <= 15
+        candidates = [naive_drop(signal.values, 15, max(start - shift, 0)) for shift in range(3)]
+        assert any(np.allclose(query.values, candidate, atol=1e-4) for candidate in candidates)
+
+
+@pytest.mark.parametrize("name", ON_A_CLOCK)
+def test_marks_follow_the_clock(name: str) -> None:
+    anchors = np.array([-4.0, 3.0, 20.0, 41.0, 58.0, 66.0])
+    signal = Signal.from_array(np.arange(64.0), id="s", anchors=anchors)
+    for place in range(6):
+        query = one(name, signal, place)
+        assert query.anchors is not None
+        inside = (query.anchors >= 0) & (query.anchors <= 63) & (anchors >= 0) & (anchors <= 63)
+        assert inside.any()
+        read = np.interp(query.anchors[inside], np.arange(64), query.values[:, 0])
+        np.testing.assert_allclose(read, anchors[inside], atol=1.3)  # a corner of the clock lies between two samples
+        assert (np.diff(query.anchors) > 0).all()
+
+
+@pytest.mark.parametrize("name", ["noise", "wander", "gain", "drop"])
+def test_marks_stay_where_time_does(name: str) -> None:
+    signal = Signal.from_array(np.arange(64.0), id="s", anchors=np.array([3.0, 20.0]))
+    np.testing.assert_array_equal(one(name, signal).anchors, signal.anchors)

@@ -12,7 +12,7 @@ import pytest
 
 from geopatch.errors import DataError
 from geopatch.evaluate.rows import Row, read_rows
-from geopatch.evaluate.stress import KINDS, Stress
+from geopatch.evaluate.stress import STRESSES, Stress
 from geopatch.plot.canvas import pyplot
 from geopatch.protocol import Protocol
 from geopatch_lab import plot
@@ -283,7 +283,7 @@ def study_rows() -> list[Row]:
     rows = []
     for preset in ("default", "paper"):
         for name in ROBUSTNESS:
-            rows += [row(name, preset, draw.uniform(0.4, 1), stress=stress) for stress in KINDS]
+            rows += [row(name, preset, draw.uniform(0.4, 1), stress=stress) for stress in STRESSES]
     for preset in ("default", *ALL_ABLATIONS):
         for scorer in ("cosine", "maxsim"):
             for protocol in ("standard", "strict-nonoverlap"):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.errors import ConfigError
-from geopatch.signal import Signal
+from geopatch.signal import Signal, Values
 
 WARP = 0.1  # of queries under stress
 STRONGEST = 1 / (2 * math.pi)  # beyond it time would run backwards
@@ -20,13 +20,17 @@ def warped(signal: Signal, strength: float = WARP) -> Signal:
     check_warp(strength)
     time = np.arange(signal.length)
     moved = time + strength * signal.length * np.sin(2 * np.pi * time / signal.length)
-    moved = np.clip(moved, 0, signal.length - 1)
+    return replace(signal, values=read_at(signal.values, moved), anchors=_warped_anchors(signal, strength))
+
+
+def read_at(values: Values, times: npt.NDArray[np.float64]) -> Values:
+    """Values (T, C) at fractional samples, by straight lines, the ends held. NaN stays NaN."""
+    moved = np.clip(times, 0, len(values) - 1)
     left = np.floor(moved).astype(int)
-    right = np.minimum(left + 1, signal.length - 1)
+    right = np.minimum(left + 1, len(values) - 1)
     share = (moved - left).astype(np.float32)[:, None]
-    low, high = signal.values[left], signal.values[right]
-    mixed = np.where(share > 0, low + (high - low) * share, low)
-    return replace(signal, values=mixed, anchors=_warped_anchors(signal, strength))
+    low, high = values[left], values[right]
+    return np.where(share > 0, low + (high - low) * share, low)
 
 
 def _warped_anchors(signal: Signal, strength: float) -> npt.NDArray[np.float64] | None:

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 @click.command("stress", short_help="Measure what warps, noise, gaps and shuffling cost, and draw it.")
 @click.argument("data", nargs=-1, required=True)
-@click.option("--stress", "names", multiple=True, help="A stress, or with its strength: span-mask@0.4. All by default.")
+@click.option(
+    "--stress",
+    "names",
+    multiple=True,
+    help="A stress, or with its strength: span-mask@0.4; by default the first six below.",
+)
 @click.option("--curve", "over_strengths", is_flag=True, help="Each stress over a range of strengths.")
 @click.option("--figures", type=click.Path(path_type=Path), help="Folder for the figures, each as PNG and SVG.")
 @measuring(encoded_scorers())
@@ -35,6 +40,11 @@ def command(
     alike (warp-both-alike) or of both differently (warp-both-differently), as a share of the window, 0.1; noise on the
     geometry of the queries (geometry-noise), in spreads of a descriptor, 0.2; a span of them not measured (span-mask),
     as a share of the window, 0.2; chunks of the queries in another order (shuffle), by their number, 8.
+
+    Distortions of queries alone, by name: six random speeds (speed), the spread of their logarithms, 0.4; a part of the
+    window stretched to its length (zoom), the window in less time (squeeze), earlier or later (shift), a span bridged
+    by a line (drop), as a share of the window, 0.2, 0.2, 0.1 and 0.15; white noise (noise) and a slow sine (wander), in
+    spreads of a channel, 0.2 and 0.5; another gain (gain), 1 for 0.6 to 1.6.
     """
     from geopatch import plot
     from geopatch.cli.tables import print_drops

@@ -50,7 +50,7 @@ def entry_row(entries: Entries, n: int) -> Row:
 
 
 def pack_embedding(entries: Entries, n: int) -> bytes:
-    return entries.embedding[n].astype("<f4").tobytes()
+    return bytes(entries.embedding[n].astype("<f4").tobytes())
 
 
 def detail_row(entries: Entries, n: int) -> Row:

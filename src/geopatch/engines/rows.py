@@ -68,7 +68,7 @@ class Rows:
         with self.looking():
             there = self.read("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'model'")
             rows = self.read("SELECT checkpoint FROM model") if there else []
-        return rows[0][0] if rows else None
+        return bytes(rows[0][0]) if rows else None
 
     def rewrite(self, about: About, model: bytes | None, batches: Iterable[Entries]) -> None:
         """Every row keeps its n: by the new generation of the index, readers see that all vectors are others."""

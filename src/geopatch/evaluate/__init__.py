@@ -14,6 +14,7 @@ __all__ = [
     "append_rows",
     "curve",
     "default_stresses",
+    "distortions",
     "evaluate",
     "read_rows",
     "retrieval_scores",
@@ -30,6 +31,7 @@ _HOMES = {
     "append_rows": "rows",
     "curve": "stress",
     "default_stresses": "stress",
+    "distortions": "stress",
     "evaluate": "retrieval",
     "read_rows": "rows",
     "retrieval_scores": "metrics",
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from geopatch.evaluate.metrics import RetrievalScores, retrieval_scores
     from geopatch.evaluate.retrieval import Trained, evaluate, train
     from geopatch.evaluate.rows import Row, Summary, append_rows, read_rows, summarise
-    from geopatch.evaluate.stress import Stress, curve, default_stresses
+    from geopatch.evaluate.stress import Stress, curve, default_stresses, distortions
 else:
 
     def __getattr__(name: str) -> object:

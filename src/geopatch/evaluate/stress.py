@@ -15,10 +15,24 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.errors import ConfigError, one_of
+from geopatch.evaluate.distortions import (
+    LEAST_GAIN,
+    SEED,
+    Added,
+    dropped,
+    gained,
+    raised,
+    shifted,
+    slow_sine,
+    speeds,
+    spread_of,
+    squeezed,
+    white,
+    zoomed,
+)
 from geopatch.signal import Signal
 from geopatch.warp import WARP, check_warp, warped
 
-SEED = 1337
 MASK, CHUNKS = 0.2, 8
 NOISE = 0.2  # neither negligible nor drowning: a fifth of what a descriptor varies by itself
 
@@ -90,6 +104,27 @@ def _check_chunks(strength: float) -> None:
         raise ConfigError(f"shuffle strength is a whole number of chunks, 0 or more, got {strength}")
 
 
+def _check_share(strength: float) -> None:
+    if not 0 <= strength < 1:
+        raise ConfigError(f"strength is a share of the window, at least 0 and below 1, got {strength}")
+
+
+def _check_speed(strength: float) -> None:
+    if not 0 <= strength <= FASTEST:
+        raise ConfigError(f"speed strength is the spread of log speeds, within 0 and {FASTEST:g}, got {strength}")
+
+
+def _check_height(strength: float) -> None:
+    if not 0 <= strength < math.inf:
+        raise ConfigError(f"strength must be 0 or more times the spread of a channel, got {strength}")
+
+
+def _check_gain(strength: float) -> None:
+    if not 0 <= strength < 1 / (1 - LEAST_GAIN):
+        raise ConfigError(f"gain strength must lie within 0 and 2.5, so that no gain is negative, got {strength}")
+
+
+FASTEST = 3.0  # beyond it nearly all of a window lies in one of its pieces
 Change = Callable[[Signal, float, int], Signal]
 
 
@@ -119,11 +154,13 @@ class StressKind:
     check: Callable[[float], None]
     query: Change = _unchanged
     gallery: Change = _unchanged
+    added: Added | None = None  # to queries, strength times this, in units of the spread of each channel
 
 
 CLEAN, GEOMETRY_NOISE, SPAN_MASK, SHUFFLE = "clean", "geometry-noise", "span-mask", "shuffle"
 WARP_QUERIES, WARP_ALIKE, WARP_DIFFERENTLY = "warp-queries", "warp-both-alike", "warp-both-differently"
 WARPS = (0.0, 0.025, 0.05, 0.075, WARP, 0.125, 0.15)
+SPREAD = "the spread of each channel over the measured samples of all queries"
 CLOCK = "read at t + strength T sin(2 pi t / T)"
 KINDS: dict[str, StressKind] = {
     CLEAN: StressKind("queries and gallery as they were recorded", 0.0, (0.0,), _check_clean),
@@ -153,7 +190,67 @@ KINDS: dict[str, StressKind] = {
         _check_chunks,
         _shuffle,
     ),
+    "speed": StressKind(
+        "queries in six pieces of equal length, each a part of the window whose length is log-normal with spread "
+        "strength, the gallery clean",
+        0.4,
+        (0.0, 0.2, 0.4, 0.6, 0.8),
+        _check_speed,
+        speeds,
+    ),
+    "zoom": StressKind(
+        "a random 1 - strength of each query stretched to its length, the gallery clean",
+        0.2,
+        (0.0, 0.1, 0.2, 0.3, 0.4, 0.6),
+        _check_share,
+        zoomed,
+    ),
+    "squeeze": StressKind(
+        "queries in the middle 1 - strength of their time, their ends held, the gallery clean",
+        0.2,
+        (0.0, 0.1, 0.2, 0.3, 0.4, 0.6),
+        _check_share,
+        squeezed,
+    ),
+    "shift": StressKind(
+        "queries strength T earlier or later, their ends held, the gallery clean",
+        0.1,
+        (0.0, 0.05, 0.1, 0.15, 0.2, 0.3),
+        _check_share,
+        shifted,
+    ),
+    "noise": StressKind(
+        f"white noise on queries, strength times {SPREAD}, the gallery clean",
+        0.2,
+        (0.0, 0.1, 0.2, 0.3, 0.4, 0.8),
+        _check_height,
+        added=white,
+    ),
+    "wander": StressKind(
+        "a slow sine on queries, half a turn to two turns, each channel with its own turns and phase, strength times "
+        f"{SPREAD}, the gallery clean",
+        0.5,
+        (0.0, 0.25, 0.5, 0.75, 1.0),
+        _check_height,
+        added=slow_sine,
+    ),
+    "gain": StressKind(
+        "queries times one number each, drawn evenly from 1 - 0.4 strength to 1 + 0.6 strength, the gallery clean",
+        1.0,
+        (0.0, 0.5, 1.0, 1.5, 2.0),
+        _check_gain,
+        gained,
+    ),
+    "drop": StressKind(
+        "int(strength T) samples of queries in a row bridged by a line, in all channels, the gallery clean",
+        0.15,
+        (0.0, 0.05, 0.1, 0.15, 0.2, 0.3),
+        _check_share,
+        dropped,
+    ),
 }
+STRESSES = (CLEAN, WARP_QUERIES, WARP_ALIKE, WARP_DIFFERENTLY, GEOMETRY_NOISE, SPAN_MASK, SHUFFLE)  # of the study
+QUERY_DISTORTIONS = (WARP_QUERIES, *(name for name in KINDS if name not in STRESSES))
 ROW_NAMES = {"warped queries": "warp-queries@0.1"}  # what rows called it when there was no other
 
 
@@ -237,7 +334,11 @@ class Stress:
         list of Signal
             The same objects where nothing changes.
         """
-        return self._changed(KINDS[self.name].query, signals)
+        added = KINDS[self.name].added
+        if added is None or self.strength == 0:
+            return self._changed(KINDS[self.name].query, signals)
+        height = self.strength * spread_of(signals)  # (C,)
+        return [raised(signal, height * added(*signal.values.shape, place)) for place, signal in enumerate(signals)]
 
     def gallery(self, signals: Sequence[Signal]) -> list[Signal]:
         """The gallery under this stress.
@@ -260,18 +361,29 @@ class Stress:
         return [change(signal, self.strength, place) for place, signal in enumerate(signals)]
 
 
-STRESSES = tuple(KINDS)
-
-
 def default_stresses() -> tuple[Stress, ...]:
-    """Clean, and every stress at its default.
+    """Clean, and every stress of the study at its default.
 
     Returns
     -------
     tuple of Stress
         Clean first.
     """
-    return tuple(Stress(name, kind.default) for name, kind in KINDS.items())
+    return tuple(Stress(name, KINDS[name].default) for name in STRESSES)
+
+
+def distortions() -> tuple[Stress, ...]:
+    """Clean, and the nine distortions of queries at their defaults.
+
+    They are a warp, six random speeds, zoom, squeeze, shift, noise, wander, gain and a dropped span; the gallery stays
+    clean.
+
+    Returns
+    -------
+    tuple of Stress
+        Clean first.
+    """
+    return tuple(Stress(name, KINDS[name].default) for name in (CLEAN, *QUERY_DISTORTIONS))
 
 
 def curve(name: str, strengths: Sequence[float] = ()) -> tuple[Stress, ...]:
@@ -289,5 +401,5 @@ def curve(name: str, strengths: Sequence[float] = ()) -> tuple[Stress, ...]:
     tuple of Stress
         One for each strength.
     """
-    one_of("stress", name, STRESSES)
+    one_of("stress", name, tuple(KINDS))
     return tuple(Stress(name, strength) for strength in strengths or KINDS[name].curve)

@@ -1,8 +1,8 @@
 """The features of the fixed kernels compiled for the CPU: the same numbers as `torch_transform`, bit for bit.
 
 The nine taps of a kernel are nine offsets into one padded row of three times the values. The sum with the first tap is
-shared between kernels; adding the other two, the comparison with the bias and the count are one pass that stores nothing.
-All rows of a window of 1024 samples fit into the first-level cache. No fastmath: additions are in the order of the twin.
+shared between kernels; adding the other two, comparing with the bias and counting are one pass that stores nothing. All
+rows of a window of 1024 samples fit into the first-level cache. No fastmath: additions are in the order of the twin.
 """
 
 from __future__ import annotations
@@ -27,7 +27,16 @@ LEAST_WORK = 2**14  # samples of a batch from which on a second thread pays
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
-jit: Callable[..., Any] = numba.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)
+
+
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiled at the first call, and kept on disk where a place can be written to."""
+    options = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+    try:
+        compiled: Callable[..., Any] = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # numba has no place for its cache
+        compiled = numba.njit(**options)(function)
+    return compiled
 
 
 class Plan(NamedTuple):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from importlib.util import find_spec
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -15,12 +15,12 @@ from geopatch.kernels.bank import BIAS_WINDOWS, GROUPS, TRIPLES, Layout, quantil
 
 def features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
     """Shares (B, FEATURES) of places at which a response exceeds its bias, for copies (B, copies, C, T) of windows."""
-    return _routines(copies).features(copies, mixes, bias, layout)
+    return _path(copies).features(copies, mixes, bias, layout)
 
 
 def span_features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor) -> Tensor:
     """Shares (B, K, TOKEN_FEATURES) of the places inside spans from starts to stops (B, K), in samples."""
-    return _routines(copies).span_features(copies, mixes, bias, layout, starts, stops)
+    return _path(copies).span_features(copies, mixes, bias, layout, starts, stops)
 
 
 def learn_bias(copies: Tensor, mixes: Tensor, layout: Layout) -> Tensor:
@@ -35,15 +35,15 @@ def learn_bias(copies: Tensor, mixes: Tensor, layout: Layout) -> Tensor:
     return bias
 
 
-def _routines(copies: Tensor) -> Any:
-    """The compiled routines for windows on the CPU, torch's otherwise."""
-    return _compiled() if copies.device.type == "cpu" else torch_transform
+def _path(values: Tensor) -> Any:
+    return _compiled() if values.device.type == "cpu" else torch_transform
 
 
-@lru_cache(maxsize=1)
-def _compiled() -> Any:
-    if find_spec("numba") is None:
+@cache
+def _compiled() -> ModuleType:
+    """The compiled routines, or torch's where numba is not installed; imported when first needed."""
+    try:
+        from geopatch.kernels import compiled
+    except ImportError:
         return torch_transform
-    from geopatch.kernels import compiled
-
     return compiled

@@ -89,7 +89,7 @@ def _files(encoder: Encoder, card: Card) -> dict[str, bytes]:
 
 def load_checkpoint(source: str | Path | PackedCheckpoint) -> tuple[Encoder, Card]:
     """Read a folder or a blob back; anything amiss is one clear error."""
-    folder = _unpacked(source) if isinstance(source, PackedCheckpoint) else Path(source)
+    folder: Path | zipfile.Path = _unpacked(source) if isinstance(source, PackedCheckpoint) else Path(source)
     config = _read_config(folder)
     blob = _read_weights(folder, config)
     try:

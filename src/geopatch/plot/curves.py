@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from geopatch.errors import DataError
 from geopatch.evaluate.rows import Row
-from geopatch.evaluate.stress import CLEAN, KINDS, STRESSES, Stress
+from geopatch.evaluate.stress import CLEAN, KINDS, Stress
 from geopatch.plot.canvas import QUERY, RECORDED, RIGHT, WRONG, pyplot, tidy
 from geopatch.plot.examples import TITLES
 from geopatch.scoring import SCORERS
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 METRICS = {"recall@1": "R@1", "map": "mAP"}
 UNITS = {"geometry-noise": "spreads of a descriptor", "shuffle": "number of chunks"}
+UNITS |= {"speed": "spread of log speeds", "gain": "share of 0.6 to 1.6"}
+UNITS |= dict.fromkeys(("noise", "wander"), "spreads of a channel")
 WINDOW_SHARE = "share of the window"
 STYLES = ((QUERY, "o"), (WRONG, "s"), (RIGHT, "^"), ("#7a5fb0", "D"), ("#d9a441", "v"), ("#3d7fc8", "P"))
 
@@ -114,7 +116,7 @@ def _stresses(rows: Sequence[Row]) -> list[str]:
     names = {Stress.parse(row.stress).name for row in rows} - {CLEAN}
     if not names:
         raise DataError("expected rows measured under a stress, got none; `geopatch stress --rows` writes them")
-    return [name for name in STRESSES if name in names]
+    return [name for name in KINDS if name in names]
 
 
 def _title(rows: Sequence[Row]) -> str:

@@ -25,6 +25,14 @@ TITLES = {
     "geometry-noise": "geometry noise",
     "span-mask": "span not measured",
     "shuffle": "another order",
+    "speed": "six speeds",
+    "zoom": "zoom",
+    "squeeze": "squeeze",
+    "shift": "shift",
+    "noise": "white noise",
+    "wander": "wandering level",
+    "gain": "gain",
+    "drop": "span bridged by a line",
 }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from geopatch.data.sample import ecg_windows
-from geopatch.evaluate.stress import KINDS
+from geopatch.evaluate.stress import STRESSES
 from geopatch.plot import save_all, stress_examples
 from geopatch.plot.examples import TITLES as STRESS_TITLES
 from geopatch_lab import plot
@@ -70,7 +70,7 @@ def _ablation(scores: StudyScores, method: str, column: tuple[str, str, str]) ->
 
 def robustness_heatmap(scores: StudyScores) -> Figure | None:
     """What each stress costs of R@1 in percent, on each set, for both presets."""
-    stresses = list(KINDS)[1:]
+    stresses = STRESSES[1:]
     by_stress = {
         (preset, stress): drops(scores, preset, stress, R1) for preset in ("default", "paper") for stress in stresses
     }

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import mean
 
 from geopatch.evaluate.rows import Row
-from geopatch.evaluate.stress import KINDS
+from geopatch.evaluate.stress import STRESSES
 from geopatch.scoring import encoded_scorers
 from geopatch_lab.baselines.registry import METHODS
 from geopatch_lab.study import paper
@@ -154,7 +154,7 @@ def robustness_table(scores: StudyScores, method: str) -> str:
     """Seven sets under every stress, by cosine; the paper's below."""
     lines = []
     for data in ROBUSTNESS:
-        for stress in KINDS:
+        for stress in STRESSES:
             condition = Condition(data, method, stress=stress)
             values = [scores.value(condition, metric) for metric in paper.ROBUSTNESS_METRICS]
             if None in values:
@@ -181,7 +181,7 @@ def drops(scores: StudyScores, method: str, stress: str, metric: str, scorer: st
 def drop_table(scores: StudyScores) -> str:
     """Average drop in percent of the clean score, as the paper counts it."""
     lines = []
-    for stress in list(KINDS)[1:]:
+    for stress in STRESSES[1:]:
         theirs = paper.DROPS_PERCENT.get(PAPER_STRESS.get(stress, ""))
         text = ", ".join(f"{value:.1f}" for value in theirs) if theirs else "-"
         ours = [_drop_cell(scores, method, stress) for method in PRESETS]

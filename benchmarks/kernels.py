@@ -1,0 +1,70 @@
+"""Series per CPU second on one thread: from raw arrays to embedding and tokens, and aeon's MiniRocket, in one run."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from aeon.transformations.collection.convolution_based import MiniRocket
+
+from geopatch import GeoPatch
+from geopatch.kernels.bank import Layout, copies, draw_mixes
+from geopatch.kernels.half import spans_round
+from geopatch.kernels.transform import features, learn_bias, span_features
+
+LENGTH, SERIES, FITTED, REPEATS, PATCHES = 256, 200, 30, 5, 16  # fitting is not timed
+ROCKET_FEATURES = 10_000
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    rates = {f"channels_{channels}": compare(channels) for channels in (1, 6)}
+    for name, row in rates.items():
+        print(name, *(f"{key} {value:.3g}" for key, value in row.items()), sep="  ")
+    print(json.dumps(rates))
+
+
+def compare(channels: int) -> dict[str, float]:
+    """Medians of series per CPU second; the methods take turns, so that a busy machine slows all."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(SERIES, channels, LENGTH)).cumsum(-1).astype(np.float32)
+    rocket = MiniRocket(n_kernels=ROCKET_FEATURES, n_jobs=1, random_state=0).fit(X[:FITTED])
+    rows = list(X.transpose(0, 2, 1).copy())
+    model = GeoPatch(preset="instant").fit(rows[:FITTED])
+    methods: dict[str, Callable[[], object]] = {
+        "minirocket": lambda: rocket.transform(X),
+        "kernels": kernels(X),
+        "encode": lambda: model.encode(rows),
+    }
+    times: dict[str, list[float]] = {name: [] for name in methods}
+    for repeat in range(REPEATS + 1):  # the first compiles
+        for name, method in methods.items():
+            started = time.process_time()
+            method()
+            if repeat:
+                times[name].append(time.process_time() - started)
+    rates = {name: SERIES / float(np.median(spent)) for name, spent in times.items()}
+    rates["kernels_ratio"] = rates["kernels"] / rates["minirocket"]
+    rates["encode_ratio"] = rates["encode"] / rates["minirocket"]
+    return rates
+
+
+def kernels(X: np.ndarray) -> Callable[[], object]:
+    """The features of windows and of 16 spans of each, without what surrounds them."""
+    layout, mixes = Layout.of(LENGTH), draw_mixes(X.shape[1], 0)
+    windows = torch.from_numpy(X)
+    bias = learn_bias(copies(windows, layout), mixes, layout)
+    spans = spans_round(torch.linspace(0, LENGTH - 1, PATCHES).expand(len(X), -1), LENGTH)
+
+    def run() -> object:
+        parts = copies(windows, layout)
+        return features(parts, mixes, bias, layout), span_features(parts, mixes, bias, layout, *spans)
+
+    return run
+
+
+if __name__ == "__main__":
+    main()
