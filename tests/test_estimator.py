@@ -161,6 +161,30 @@ def test_labels_are_not_needed(X: Array) -> None:
     assert digest(estimator.encoder_) != digest(geopatch().fit(X, Y).encoder_)
 
 
+@pytest.mark.parametrize(("preset", "width"), [("instant", 8), ("default", 16), ("paper", 8)])
+def test_every_preset_fits_saves_and_pipes(preset: str, width: int, X: Array, tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"width": 16, "embedding": 8, "patch_length": 4, "max_patches": 4, "device": "cpu"}
+    model = GeoPatch(preset, **sizes, train=TRAIN)
+    vectors = model.fit_transform(X, Y)
+    assert vectors.shape == (COUNT, width)
+    assert model.get_feature_names_out().tolist() == [f"geopatch{n}" for n in range(width)]
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert model.classes_ is not None
+    assert model.classes_.tolist() == ["a", "b"]
+    model.save(tmp_path / "model")
+    assert np.array_equal(GeoPatch.load(tmp_path / "model", device="cpu").transform(X), vectors)
+    assert np.array_equal(clone(model).fit(X, Y).transform(X), vectors)
+    pipeline = make_pipeline(clone(model), KNeighborsClassifier(1)).fit(X, Y)
+    assert pipeline.predict(X).tolist() == Y.tolist()
+
+
+def test_without_labels_nothing_is_trained(X: Array) -> None:
+    model = GeoPatch(embedding=8, device="cpu").fit(X)
+    assert model.encoder_.config.halves == ("kernels",)
+    assert (model.history_, model.card_.scores, model.classes_) == ([], {}, None)
+    assert GeoPatch(embedding=8, width=16, train=TRAIN, device="cpu").fit(X, Y).encoder_.config.embedding_width == 16
+
+
 def test_a_second_fit_forgets_the_first(X: Array) -> None:
     again = geopatch().fit(X[:, :9], Y).fit(X)
     fresh = geopatch().fit(X)

@@ -372,3 +372,21 @@ def test_copies_keep_every_bit(tmp_path: Path) -> None:
         gallery.copy(tmp_path / "two")
     with Gallery.open(tmp_path / "two", read_only=True) as copied:
         assert same(copied.fetch(["a", "b"]), entries)
+
+
+@pytest.mark.parametrize("preset", ["instant", "default"])
+def test_every_preset_fills_and_searches_a_gallery(preset: str, tmp_path: Path) -> None:
+    steps = None if preset == "instant" else 1
+    model = GeoPatch(preset, width=16, embedding=8, max_steps=steps, device="cpu").fit(signals(12), ["a", "b"] * 6)
+    with Gallery.create(tmp_path / "gallery", model) as made:
+        made.add(signals(12))
+        for scorer in ("cosine", "fused", "dtw"):
+            hits = made.search(signals(12)[3], 4, scorer=scorer, certify=True)
+            assert hits[0].id == "s3"
+            assert hits[0].certificate is not None
+        assert len(hits[1].explain().matches) > 0
+    with Gallery.open(tmp_path / "gallery") as opened:  # with the model that it holds
+        assert opened.search("s3", 4, scorer="dtw").ids == [hit.id for hit in hits]
+        opened.add(signals(4, first=12))
+        opened.refit()
+        assert opened.search(signals(16)[3], 1)[0].id == "s3"
