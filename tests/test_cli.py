@@ -247,12 +247,14 @@ def test_every_setting_is_a_flag(verb: str, run: Run) -> None:
     renamed = {"amplitude": "view-amplitude", "reconstruction": "reconstruction-weight"}
     flags = {field.name.replace("_", "-") for field in dataclasses.fields(ModelConfig)}
     flags |= {renamed.get(f.name, f.name.replace("_", "-")) for f in dataclasses.fields(TrainConfig)}
-    missing = [flag for flag in flags - {"channels"} if f"--{flag}" not in told.replace(",", " ").split()]
+    missing = [flag for flag in flags - {"channels", "length"} if f"--{flag}" not in told.replace(",", " ").split()]
     assert not missing
     assert "--no-gate" in told
     text = " ".join(told.split())
     assert "Largest learning rate, reached after the warm-up. [default: 0.001]" in text
     assert "Share of features dropped in training. [default: 0.05; paper: 0.2]" in text
+    assert "What the encoder is made of. [default: all; instant: kernels; paper: learned]" in text
+    assert "or the paper's. [default: (default with labels, instant without)]" in text
     assert "[train]" not in text
 
 

@@ -142,7 +142,6 @@ def test_every_mistake_is_one_line(run: Run, place: Path) -> None:
         (["gallery", "--id", "nobody"], "has no entry 'nobody'"),
         (["gallery", "--id", id, "--row", 1], "--row has no meaning"),
         (["gallery", "--record", "100", "--start", 1], "give both --start and --stop"),
-        (["gallery", "queries.npz"], "needs the gallery's model"),
         (["gallery", "queries.npz", "--model", "model", "--row", 7], "has 3 signals, so --row lies within 0 and 2"),
         (["gallery", "queries.npz", "--model", "model", "--id", "four"], "has no signal 'four'; the first is 'one'"),
         (["gallery", "queries.npz", "--model", "model", "--id", "one", "--row", 1], "--id or --row, not both"),

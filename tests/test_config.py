@@ -100,10 +100,10 @@ def test_the_preset_follows_the_labels() -> None:
         GeoPatch("large").fit(X)
 
 
-@pytest.mark.parametrize("name", ["layers", "dropout", "max_steps", "batch_size", "learning_rate", "temperature"])
+@pytest.mark.parametrize("name", ["layers", "max_steps", "batch_size", "learning_rate", "temperature"])
 def test_a_setting_of_the_trained_half_without_one_is_refused(name: str) -> None:
-    for estimator in (GeoPatch(**{name: 1}), GeoPatch("instant", **{name: 1})):
-        with pytest.raises(ConfigError, match=rf"{name}=1 is for the half that is trained.* give labels or preset="):
+    for estimator in (GeoPatch(**{name: 2}), GeoPatch("instant", **{name: 2})):
+        with pytest.raises(ConfigError, match=rf"{name}=2 is for the half that is trained.* give labels or preset="):
             estimator.fit(X)
 
 
