@@ -253,7 +253,7 @@ def test_every_setting_is_a_flag(verb: str, run: Run) -> None:
     text = " ".join(told.split())
     assert "Largest learning rate, reached after the warm-up. [default: 0.001]" in text
     assert "Share of features dropped in training. [default: 0.05; paper: 0.2]" in text
-    assert "What the encoder is made of. [default: all; instant: kernels; paper: learned]" in text
+    assert "What the encoder is made of. Of kernels, learned. [default: all; instant: kernels; paper: learned]" in text
     assert "or the paper's. [default: (default with labels, instant without)]" in text
     assert "[train]" not in text
 

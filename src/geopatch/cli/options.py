@@ -147,6 +147,7 @@ def _flag(prefix: str, field: dataclasses.Field[Any], hint: Any) -> Callable[[Co
     if hint is bool:
         return click.option(f"--{name}/--no-{name}", destination, default=None, help=help)
     if hint == tuple[str, ...]:
+        help = f"{field.metadata['help']} Of {', '.join(choices)}.{_default(prefix, field)}"
         return click.option(f"--{name}", destination, callback=_names, metavar="NAME,NAME,...", help=help)
     return click.option(f"--{name}", destination, type=click.Choice(choices) if choices else _plain(hint), help=help)
 
