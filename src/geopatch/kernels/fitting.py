@@ -19,10 +19,10 @@ from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.views import MildClock, View, view
 
 RANK = 1024  # leading directions of the features in which moments are kept
-VIEWS = 64_000  # of all windows together; fewer leave the covariance of drift badly known
+VIEWS = 48_000  # of all windows together; fewer leave the covariance of drift badly known
 MIN_VIEWS, MAX_VIEWS = 2, 256  # of a window
 SAMPLE_WINDOWS, SAMPLE_VIEWS = 1024, 2048  # that scales, biases and the leading directions come from
-TOKEN_VIEWS = 8_000
+TOKEN_VIEWS = 2_000
 BATCH_VIEWS = 1024  # in memory at a time
 LEAST_SPREAD = 1e-3  # of a feature: a hundredth of a place in ten windows
 
