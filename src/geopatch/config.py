@@ -118,7 +118,7 @@ class ModelConfig(PatchConfig):
         Whether curvature is one more channel of the input.
     halves : tuple of {"kernels", "learned"}, default=both
         What the encoder is made of: fixed kernels, whose map has a closed form, and what is trained by gradients.
-    kernel_share : float, default=0.5
+    kernel_share : float, default=0.4
         What the fixed kernels count for in the cosine of two embeddings, where there are both halves.
     channels : int, default=1
         Channels of a signal; `fit` takes the number from the training signals.
@@ -163,7 +163,7 @@ class ModelConfig(PatchConfig):
     """
 
     halves: tuple[str, ...] = setting(HALVES, "What the encoder is made of.", choices=HALVES)
-    kernel_share: float = setting(0.5, "What fixed kernels count for in the cosine of both halves.", low=0, high=1)
+    kernel_share: float = setting(0.4, "What fixed kernels count for in the cosine of both halves.", low=0, high=1)
     channels: int = setting(1, "Channels of a signal; taken from the data.", low=1)
     length: int = setting(256, "Samples windows are resampled to for the fixed kernels; from the data.", low=9)
     amplitude: str = setting(
@@ -368,6 +368,11 @@ class TrainConfig:
         """
         per_epoch = -(-windows // self.batch_size)
         return min(max(self.epochs * per_epoch, self.min_steps), self.max_steps)
+
+
+TRAIN_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {"robust_to": ()}
+}  # what a preset trains with, where not the default
 
 
 def check_reconstruction(model: ModelConfig, train: TrainConfig) -> None:

@@ -15,9 +15,10 @@ import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from geopatch.config import PRESETS, ModelConfig, TrainConfig, check_reconstruction
+from geopatch.config import PRESETS, TRAIN_PRESETS, ModelConfig, TrainConfig, check_reconstruction
 from geopatch.encoding import ENCODE_BATCH, Between, Encoding, encode_batches, joined
 from geopatch.errors import ConfigError, at_least, one_of
+from geopatch.kernels.fitting import from_prior
 from geopatch.model.checkpoint import Card, PackedCheckpoint, load_checkpoint, load_moments, save_checkpoint
 from geopatch.model.encoder import Encoder
 from geopatch.parameters import changed_config, checked_card, device_of, seed_of
@@ -28,6 +29,7 @@ from geopatch.train.fit import Callback, Fitted, HistoryRow, fit, fitting_config
 from geopatch.train.launch import Team, launch
 from geopatch.training_set import TrainingSet, check_rate, signals_of
 
+PRETRAINED = ("general",)
 MODEL_PARAMETERS = ("amplitude", "patch_length", "max_patches", "width", "embedding", "layers", "dropout")
 TRAIN_PARAMETERS = ("max_steps", "batch_size", "learning_rate", "temperature", "warp", "noise", "robust_to")
 LEARNED_ONLY = ("layers", "dropout", "max_steps", "batch_size", "learning_rate", "temperature")
@@ -419,6 +421,52 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         loaded.classes_ = None if labels is None else np.asarray(labels)
         return loaded
 
+    @classmethod
+    def pretrained(cls, name: str = "general", *, channels: int = 1, device: str = "auto") -> GeoPatch:
+        """A model that comes with the package: fixed kernels that know many kinds of signals, and none of yours.
+
+        Parameters
+        ----------
+        name : {"general"}, default="general"
+            Which model.
+        channels : int, default=1
+            Channels of the signals.
+        device : str, default="auto"
+            Where to encode; see `GeoPatch`.
+
+        Returns
+        -------
+        GeoPatch
+            A fitted estimator, for windows of any length and rate. `partial_fit` adds windows of your own.
+
+        Raises
+        ------
+        ConfigError
+            When there is no such model.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from geopatch import GeoPatch
+        >>> time = np.linspace(0, 1, 200)
+        >>> waves = [np.sin(2 * np.pi * turns * time) for turns in (1, 2, 3)]
+        >>> GeoPatch.pretrained("general").transform(waves).shape
+        (3, 128)
+        """
+        one_of("name", name, PRETRAINED)
+        at_least("channels", channels, 1)
+        model = dataclasses.replace(PRESETS["instant"], amplitude="zscore")
+        loaded = cls(model=model, device=device)
+        encoder = Encoder(dataclasses.replace(model, channels=channels)).eval()
+        assert encoder.kernels is not None
+        with torch.inference_mode():
+            loaded.kernel_fit_ = from_prior(encoder.kernels)
+        data = {"windows": 0, "classes": 0, "labels": None, "lengths": [model.length] * 2}
+        data |= {"rate_hz": None, "channels": [], "digest": name}
+        loaded.card_ = Card({**dataclasses.asdict(loaded.train_config), "seed": 0}, data)
+        loaded.encoder_, loaded.classes_, loaded.leads_, loaded.resume_ = encoder, None, True, None
+        return loaded
+
     @property
     def model_config(self) -> ModelConfig:
         """The settings of the encoder that `fit` makes of windows with labels."""
@@ -437,7 +485,10 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     @property
     def train_config(self) -> TrainConfig:
         """The settings of the training."""
-        return changed_config(self.train or TrainConfig(), "train", self._set(TRAIN_PARAMETERS))
+        changes = self._set(TRAIN_PARAMETERS)
+        if self.train is None:
+            return TrainConfig(**{**TRAIN_PRESETS.get(self.preset or "", {}), **changes})
+        return changed_config(self.train, "train", changes)
 
     @property
     def seed_(self) -> int:

@@ -58,7 +58,7 @@ def command(
     beside them. A training that was interrupted goes on where it stood when the same command is given again.
     """
     start = options.preset_for(preset, labelled=not unlabelled)
-    model, train = options.model_config(start, flags), options.train_config(flags)
+    model, train = options.model_config(start, flags), options.train_config(flags, start)
     from dataclasses import replace
 
     from geopatch.cli import sets

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from geopatch.config import PRESETS, ModelConfig, TrainConfig
+from geopatch.config import PRESETS, TRAIN_PRESETS, ModelConfig, TrainConfig
 from geopatch.errors import ConfigError, GeoPatchError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -87,9 +87,9 @@ def model_config(preset: str, flags: Mapping[str, Any]) -> ModelConfig:
     return model
 
 
-def train_config(flags: Mapping[str, Any]) -> TrainConfig:
-    """The training that flags describe."""
-    return TrainConfig(**_values("train_", flags))
+def train_config(flags: Mapping[str, Any], preset: str = "default") -> TrainConfig:
+    """The training of a preset with what flags change."""
+    return TrainConfig(**{**TRAIN_PRESETS.get(preset, {}), **_values("train_", flags)})
 
 
 def complete_files(_context: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -161,7 +161,10 @@ def _default(prefix: str, field: dataclasses.Field[Any]) -> str:
     """The default as a help text shows it; that of another preset beside it where it differs."""
     if field.default is None:
         return ""
-    others = {} if prefix == "train" else {name: getattr(config, field.name) for name, config in PRESETS.items()}
+    presets: dict[str, Any] = PRESETS
+    if prefix == "train":
+        presets = {name: TrainConfig(**changes) for name, changes in TRAIN_PRESETS.items()}
+    others = {name: getattr(config, field.name) for name, config in presets.items()}
     differing = [f"; {name}: {_shown(value)}" for name, value in others.items() if value != field.default]
     default = "all" if field.default == field.metadata["choices"] else _shown(field.default)
     return f"  [default: {default}{''.join(differing)}]"
@@ -170,7 +173,7 @@ def _default(prefix: str, field: dataclasses.Field[Any]) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+    return ",".join(value) or "none" if isinstance(value, tuple) else str(value)
 
 
 def _plain(hint: Any) -> Any:

@@ -166,7 +166,7 @@ def _trained(name: str, windows: Task, run: RunOptions) -> Iterator[Trained]:
         return
     assert windows.train is not None
     preset = options.preset_for(run.preset, labelled=windows.train.labels is not None)
-    model, settings = options.model_config(preset, run.flags), options.train_config(run.flags)
+    model, settings = options.model_config(preset, run.flags), options.train_config(run.flags, preset)
     for seed in options.seed_list(run.seeds):
         quiet = run.as_json
         if not quiet:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from geopatch.kernels.bank import TOKEN_FEATURES, copies, draw_mixes
 from geopatch.kernels.half import KernelHalf, resampled, spans_round, token_spans
+from geopatch.kernels.labelled import labelled_directions
 from geopatch.kernels.moments import Moments, directions, leading_basis
 from geopatch.kernels.prior import PRIOR_WINDOWS, FeaturePrior, general_prior
 from geopatch.kernels.transform import features, learn_bias, span_features
@@ -18,10 +19,10 @@ from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.views import MildClock, View, view
 
 RANK = 1024  # leading directions of the features in which moments are kept
-VIEWS = 64_000  # of all windows together; fewer leave the covariance of drift badly known
+VIEWS = 48_000  # of all windows together; fewer leave the covariance of drift badly known
 MIN_VIEWS, MAX_VIEWS = 2, 256  # of a window
 SAMPLE_WINDOWS, SAMPLE_VIEWS = 1024, 2048  # that scales, biases and the leading directions come from
-TOKEN_VIEWS = 8_000
+TOKEN_VIEWS = 2_000
 BATCH_VIEWS = 1024  # in memory at a time
 LEAST_SPREAD = 1e-3  # of a feature: a hundredth of a place in ten windows
 
@@ -138,7 +139,12 @@ class KernelFit:
         """Put the map into the half."""
         prior, count = general_prior(), self.moments.windows
         drift, between = blend(self.moments, prior.features, self.basis, self.scale, count)
-        turned = directions(drift, between, half.map.shape[1])
+        if len(self.moments.class_windows):
+            turned = labelled_directions(
+                drift, self.moments.between(), self.moments.between_classes(), half.map.shape[1]
+            )
+        else:
+            turned = directions(drift, between, half.map.shape[1])
         half.map.copy_((self.basis.double() @ turned) / self.scale[:, None])
         half.origin.copy_(self.mean.double() @ half.map.double() + self.moments.mean @ turned)
         tokens = self.token_moments
@@ -181,6 +187,19 @@ def start(
         token_scale,
         Moments.empty(TOKEN_FEATURES, 0, basis.device),
     )
+
+
+def from_prior(half: KernelHalf, seed: int = 0) -> KernelFit:
+    """A half that no window was seen for, and what windows can be added to."""
+    prior = general_prior()
+    half.mixes.copy_(draw_mixes(half.config.channels, seed))
+    half.bias.copy_(prior.bias)
+    known, tokens = prior.features, prior.tokens
+    basis = leading_basis(torch.cat([part.factor.float().mT for part in (known.drift, known.between)]), RANK)
+    own, own_tokens = Moments.empty(basis.shape[1]), Moments.empty(TOKEN_FEATURES)
+    fit = KernelFit(known.mean, known.scale, basis, own, tokens.mean, tokens.scale, own_tokens)
+    fit.solve(half)
+    return fit
 
 
 def blend(

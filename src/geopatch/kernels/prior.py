@@ -1,7 +1,7 @@
 """What is known before any window is seen: how features of many kinds of signals drift and differ, from archive data.
 
-A covariance of few windows is not enough to whiten by. It is shrunk towards this one, by the number of windows; and
-this one alone, with biases of its own, is the model called "general".
+A covariance of few windows is not enough to whiten by. It is shrunk towards this one by the number of windows; and this
+one alone, with biases of its own, is the model called "general".
 """
 
 from __future__ import annotations

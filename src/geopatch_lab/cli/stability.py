@@ -131,7 +131,7 @@ def _model(preset: str | None, config: Mapping[str, Any]) -> ModelConfig:
 
 def _settings(data: str | None, config: Mapping[str, Any], *, quick: bool) -> TrainConfig:
     """Steps of the built-in sample, and of a quick run, unless they are given."""
-    settings = options.train_config(config)
+    settings = options.train_config(config, "paper")  # views with a clock alone
     steps_set = config["train_min_steps"] is not None or config["train_max_steps"] is not None
     if steps_set or (data is not None and not quick):
         return settings
