@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from geopatch.engines.about import About
-from geopatch.engines.engine import DISTINCT_CHANNELS, Contents, contents_from, unknown_id
+from geopatch.engines.engine import DISTINCT_CHANNELS, Contents, contents_from, spread_numbers, unknown_id
 from geopatch.engines.entry import Channels, Entries, Metadata, Value
 from geopatch.engines.folder import connect, one_line_errors
 from geopatch.engines.packing import Row, as_entries, detail_row, dump, entry_row, load_channels
@@ -111,6 +111,15 @@ class Rows:
             query = f"SELECT {COLUMNS} FROM entry JOIN detail USING (n) WHERE n IN ({marks(chunk)}) ORDER BY n"
             if rows := self.read(query, chunk):
                 yield as_entries(rows, self.about)
+
+    def sample(self, count: int) -> tuple[str, ...]:
+        """The entries next to numbers from all over the range of n."""
+        with self.looking():
+            first, last, held = self.read("SELECT min(n), max(n), count(*) FROM entry")[0]
+            if held <= count:
+                return tuple(id for (id,) in self.read("SELECT id FROM entry ORDER BY n"))
+            query = "SELECT id FROM entry WHERE n >= ? ORDER BY n LIMIT 1"
+            return tuple(dict.fromkeys(self.read(query, (n,))[0][0] for n in spread_numbers(first, last, count)))
 
     def contents(self) -> Contents:
         with self.looking():

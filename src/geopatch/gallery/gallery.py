@@ -13,7 +13,8 @@ from geopatch.engines.place import Place, create_engine, open_engine, upgrade_en
 from geopatch.errors import GalleryError, one_of
 from geopatch.gallery.adding import EXISTING, Batches, check_encoder, cut_recording
 from geopatch.gallery.store import EntryStore, Report
-from geopatch.search.hit import Hit
+from geopatch.search.chance import Chances
+from geopatch.search.hit import Hits
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import Query
 from geopatch.search.run import search_batch
@@ -51,6 +52,7 @@ class Gallery(EntryStore):
     def __init__(self, engine: Engine, model: GeoPatch | None = None) -> None:
         super().__init__(engine)
         self.model = model
+        self.chances = Chances(engine)
         if model is not None:
             check_encoder(self.about, about_model(model).encoder, "the model")
 
@@ -136,7 +138,7 @@ class Gallery(EntryStore):
         options: SearchOptions | None = None,
         model: GeoPatch | None = None,
         **overrides: Any,
-    ) -> list[Hit]:
+    ) -> Hits:
         """Find the k windows nearest to a query.
 
         Parameters
@@ -154,8 +156,8 @@ class Gallery(EntryStore):
 
         Returns
         -------
-        list of Hit
-            Best first.
+        Hits
+            A list of `Hit`, best first; its `notes` say what is doubtful about the query.
 
         Raises
         ------
@@ -192,7 +194,7 @@ class Gallery(EntryStore):
         options: SearchOptions | None = None,
         model: GeoPatch | None = None,
         **overrides: Any,
-    ) -> list[list[Hit]]:
+    ) -> list[Hits]:
         """Find the k windows nearest to each of several queries, which are encoded and scored together.
 
         Parameters
@@ -210,7 +212,7 @@ class Gallery(EntryStore):
 
         Returns
         -------
-        list of list of Hit
+        list of Hits
             The hits of each query, best first.
 
         Raises

@@ -1,16 +1,18 @@
-"""Search: shortlist -> scorer -> gap, least score, k -> hits."""
+"""Search: shortlist -> scorer -> gap, least score, largest chance, k -> hits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from geopatch.engines.engine import Shortlist
 from geopatch.engines.entry import Entries
 from geopatch.errors import ConfigError, NotFoundError
 from geopatch.search.candidates import shortlists
 from geopatch.search.certificate import Certifier, cosine_doubt
-from geopatch.search.hit import Hit
+from geopatch.search.chance import Chances
+from geopatch.search.hit import Hit, Hits
+from geopatch.search.notes import query_notes
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import EncodedQuery, Query, Searchable, Span, at_tempos, encode_queries, model_of
 from geopatch.search.ranking import Certify, Ranking, hits_of, rank
@@ -23,13 +25,19 @@ CHUNK = 32  # queries whose candidates are in memory together
 MAX_RETRIES = 2  # a writer beside us may remove an entry between the shortlist and its reading
 
 
+class Measured(Searchable, Protocol):
+    """A gallery that knows what its scores mean."""
+
+    chances: Chances
+
+
 def search_batch(
-    gallery: Searchable,
+    gallery: Measured,
     queries: Sequence[Query | EncodedQuery],
     options: SearchOptions,
     *,
     model: GeoPatch | None = None,
-) -> list[list[Hit]]:
+) -> list[Hits]:
     """The hits of each of several queries, encoded and scored together; `Gallery.search_batch` says more."""
     if isinstance(queries, (str, Signal, Span)):
         raise ConfigError("search_batch takes a list of queries; give one query to search")
@@ -42,22 +50,27 @@ def search_batch(
 
 
 def _search_chunk(
-    gallery: Searchable, queries: Sequence[Query | EncodedQuery], options: SearchOptions, model: GeoPatch | None
-) -> list[list[Hit]]:
+    gallery: Measured, queries: Sequence[Query | EncodedQuery], options: SearchOptions, model: GeoPatch | None
+) -> list[Hits]:
     encoded = encode_queries(gallery, queries, model)
     if options.tempos:
         encoded = at_tempos(gallery, encoded, model)
     near, entries = _candidates(gallery, encoded, options)
-    if entries is None:
-        return [[] for _ in encoded]
     encoder = None if model is None else model.encoder_
+    notes = [query_notes(query.window, encoder) for query in encoded]
+    if entries is None:
+        return [Hits(notes=lines) for lines in notes]
+    chance = gallery.chances.measure(options, model)
     indexed = gallery.info().indexed if options.certify else 0
     results = []
     for query, one in zip(encoded, near, strict=True):
         ranking = rank(query, one, entries, options, encoder)
         certify = _certify(ranking, one, options, indexed) if options.certify else None
-        results.append(hits_of(ranking, options, certify, encoder))
-    return _with_windows(gallery, results) if options.windows and not options.ranking.needs_windows else results
+        chances = None if chance is None else chance.of(ranking.score)
+        results.append(hits_of(ranking, options, certify, encoder, chances))
+    if options.windows and not options.ranking.needs_windows:
+        results = _with_windows(gallery, results)
+    return [Hits(hits, lines) for hits, lines in zip(results, notes, strict=True)]
 
 
 def _certify(ranking: Ranking, near: Shortlist, options: SearchOptions, indexed: int) -> Certify:
