@@ -37,6 +37,7 @@ ORDER = (
     "clock",
     "geometry",
     "patches",
+    "views",
     "model",
     "train",
     "dtw",

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from geopatch import views
+from geopatch.config import DISTORTIONS, TrainConfig
+from geopatch.errors import ConfigError
 from geopatch.patches import WindowBatch, stack
 from geopatch.signal import Signal
-from geopatch.train import views
+from geopatch.train.objective import draw_view
 
 View = Callable[[WindowBatch], WindowBatch]
 
@@ -20,12 +23,15 @@ VIEWS: dict[str, View] = {
     "amplitude": lambda windows: views.amplitude(windows, 0.1),
     "noise": lambda windows: views.noise(windows, 0.1),
     "mask_span": lambda windows: views.mask_span(windows, 0.3),
+    "view": lambda windows: views.view(windows).windows,
 }
+STILL = views.MildClock(0.0, 0.0, 0.0, 0.0)
 NOTHING: dict[str, View] = {
     "warp": lambda windows: views.warp(windows, 0.0, 0.0),
     "amplitude": lambda windows: views.amplitude(windows, 0.0),
     "noise": lambda windows: views.noise(windows, 0.0),
     "mask_span": lambda windows: views.mask_span(windows, 0.0),
+    "view": lambda windows: views.view(windows, (), STILL).windows,
 }
 
 
@@ -160,3 +166,156 @@ def test_a_span_is_lost_in_one_piece(share: float) -> None:
             starts.append(int(lost[0]) / length)
     assert min(starts) < 0.3 * (1 - share)
     assert max(starts) > 0.7 * (1 - share)
+
+
+def one(name: str, windows: WindowBatch, seed: int = 0) -> tuple[views.View, torch.Tensor]:
+    """Views with one distortion and no mild clock, and which windows have it."""
+    torch.manual_seed(seed)
+    view = views.view(windows, (name,), STILL)
+    torch.manual_seed(seed)
+    return view, views.Drawn(windows, (name,), None).has(name)[:, 0]
+
+
+@pytest.mark.parametrize("name", DISTORTIONS)
+def test_half_of_the_windows_have_the_only_distortion_and_the_others_are_as_they_were(name: str) -> None:
+    draw = np.random.default_rng(0)
+    windows = stack([Signal.from_array(draw.normal(size=(40 + n % 20, 2))) for n in range(400)])
+    view, chosen = one(name, windows)
+    changed = (view.windows.values - windows.values).abs().amax((1, 2)) > 1e-3
+    assert 0.4 < chosen.float().mean() < 0.6
+    assert not (changed & ~chosen).any()
+    assert (changed & chosen).sum() > 0.95 * chosen.sum()
+    assert torch.equal(view.windows.confidence[~chosen], windows.confidence[~chosen])
+
+
+def test_each_distortion_and_none_of_them_are_as_likely() -> None:
+    windows = stack([Signal.from_array(np.zeros(8))] * 8000)
+    drawn = views.Drawn(windows, DISTORTIONS, torch.Generator().manual_seed(0))
+    shares = torch.stack([drawn.has(name)[:, 0] for name in DISTORTIONS]).float()
+    torch.testing.assert_close(shares.mean(1), torch.full((7,), 1 / 8), atol=0.02, rtol=0)
+    assert shares.sum(0).max() == 1
+    assert (shares.sum(0) == 0).float().mean().item() == pytest.approx(1 / 8, abs=0.02)
+
+
+def test_without_a_distortion_a_view_is_the_mild_clock_alone(awkward_signals: list[Signal]) -> None:
+    windows = stack(awkward_signals)
+    torch.manual_seed(4)
+    view = views.view(windows, (), views.MildClock(0.12, 0.05, 0.1, 0.03)).windows
+    torch.manual_seed(4)
+    expected = views.noise(views.amplitude(views.warp(windows, 0.12, 0.05), 0.1), 0.03)
+    assert torch.equal(view.values, expected.values)
+    assert torch.equal(view.confidence, expected.confidence)
+    torch.manual_seed(4)
+    assert torch.equal(draw_view(windows, TrainConfig(robust_to=())).windows.values, view.values)
+
+
+def test_an_unknown_distortion_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"robust_to must be one of speed, crop, .* got 'sped'"):
+        views.view(ramp(20), ("gain", "sped"))
+    with pytest.raises(ConfigError, match="robust_to must be one of"):
+        TrainConfig(robust_to=("sped",))
+    assert TrainConfig(robust_to=["gain"]).robust_to == ("gain",)  # type: ignore[arg-type]
+
+
+def test_a_generator_decides_alone() -> None:
+    windows = ramp(50, 30)
+    before = torch.get_rng_state()
+    first, second = (views.view(windows, generator=torch.Generator().manual_seed(7)) for _ in range(2))
+    assert torch.equal(first.windows.values, second.windows.values)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("name", ["speed", "crop", "shift"])
+def test_times_say_where_each_sample_was_read(name: str) -> None:
+    windows = ramp(*[90, 37, 60] * 40)
+    for mild in (STILL, views.MildClock(amplitude=0.0, noise=0.0)):
+        view = views.view(windows, (name,), mild)
+        inside = windows.inside
+        torch.testing.assert_close(view.times[inside], view.windows.values[..., 0][inside], atol=1e-3, rtol=1e-5)
+        forward = view.times.diff(dim=1)[inside[:, 1:]]
+        assert forward.min() >= -1e-3
+        assert view.times.min() >= 0
+        assert (view.times <= windows.lengths[:, None] - 1).all()
+
+
+def test_speeds_hold_the_ends_and_differ_within_a_window() -> None:
+    view, chosen = one("speed", ramp(*[121] * 200))
+    times = view.times[chosen]
+    torch.testing.assert_close(times[:, 0], torch.zeros(len(times)))
+    torch.testing.assert_close(times[:, -1], torch.full((len(times),), 120.0), atol=1e-2, rtol=0)
+    speed = times.diff(dim=1).unflatten(1, (views.SPEEDS, 20))
+    assert (speed.amax(2) - speed.amin(2)).max() < 1e-3
+    assert speed.amax((1, 2)).max() > 1.5
+    assert speed.amin((1, 2)).min() < 0.6
+
+
+def test_a_crop_stretches_a_part_or_squeezes_the_whole() -> None:
+    view, chosen = one("crop", ramp(*[101] * 900))
+    times = view.times[chosen]
+    speed = times.diff(dim=1)[:, 40:60].mean(1)
+    assert speed.min().item() == pytest.approx(views.CROP, abs=0.01)
+    assert speed.max().item() == pytest.approx(1 / views.CROP, abs=0.02)
+    squeezed = speed > 1
+    assert squeezed.float().mean().item() == pytest.approx(1 / 3, abs=0.06)
+    assert (times[~squeezed, -1] - times[~squeezed, 0] < 100).all()
+    assert (times[squeezed, 0] == 0).all()
+    assert (times[squeezed, -1] == 100).all()
+
+
+def test_a_gain_is_one_for_all_channels() -> None:
+    windows = stack([Signal.from_array(np.random.default_rng(n).normal(3, 0.1, size=(30, 3))) for n in range(300)])
+    view, chosen = one("gain", windows)
+    gain = (view.windows.values / windows.values)[chosen].flatten(1)
+    assert (gain.amax(1) - gain.amin(1)).max() < 1e-3
+    assert gain.log().abs().max().item() == pytest.approx(views.GAIN, abs=0.03)
+    assert gain.log().mean().item() == pytest.approx(0, abs=0.06)
+
+
+def test_noise_of_a_distortion_has_every_strength_up_to_its_own() -> None:
+    view, chosen = one("noise", stack([Signal.from_array(np.zeros(400))] * 400))
+    spread = view.windows.values[chosen].std((1, 2))
+    assert spread.max().item() == pytest.approx(views.NOISE, abs=0.03)
+    assert spread.min() < 0.03
+    assert spread.mean().item() == pytest.approx(views.NOISE / 2, abs=0.02)
+
+
+def test_a_wander_is_slow_and_another_on_each_channel() -> None:
+    view, chosen = one("wander", stack([Signal.from_array(np.zeros((200, 2)))] * 300))
+    wave = view.windows.values[chosen]
+    assert 0.5 < wave.abs().max() <= views.WANDER
+    assert wave.diff(dim=1).abs().max() <= views.WANDER * 2 * np.pi * views.TURNS[1] / 200 + 1e-5
+    assert (wave[..., 0] - wave[..., 1]).abs().amax(1).min() > 0
+
+
+def test_a_dropped_span_is_bridged_and_half_of_the_time_known_to_be_lost() -> None:
+    draw = np.random.default_rng(0)
+    windows = stack([Signal.from_array(draw.normal(size=n)) for n in [100, 60] * 150])
+    view, chosen = one("drop", windows)
+    known = 0
+    for row in torch.nonzero(chosen)[:, 0].tolist():
+        length = int(windows.lengths[row])
+        values, before = view.windows.values[row, :length, 0], windows.values[row, :length, 0]
+        lost = torch.nonzero(values != before)[:, 0]
+        start, stop = int(lost[0]), int(lost[-1]) + 1
+        assert stop - start <= views.DROP * length
+        bend = values[max(start - 1, 0) : stop + 1].diff().diff()
+        if start > 0 and stop < length:
+            assert bend.abs().max() < 1e-4
+        trust = view.windows.confidence[row, :length]
+        if (trust == 0).any():
+            known += 1
+            assert int((trust == 0).sum()) == int(views.DROP * length)
+            assert (trust[lost] == 0).all()
+    assert known / int(chosen.sum()) == pytest.approx(views.KNOWN_DROPS, abs=0.12)
+
+
+def test_what_a_reconstruction_aims_at_has_no_noise_wander_or_gap() -> None:
+    windows = ramp(*[80, 50] * 20)
+    view = views.view(windows, ("noise", "wander", "drop"), views.MildClock(0.12, 0.05, 0.0, 0.03))
+    assert torch.equal(view.clean.values, views.resample(windows, view.times).values)
+    assert torch.equal(view.clean.confidence, views.resample(windows, view.times).confidence)
+
+
+def test_windows_of_one_sample_have_views() -> None:
+    view = views.view(stack([Signal.from_array([5.0])] * 50)).windows
+    assert view.values.isfinite().all()

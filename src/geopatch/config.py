@@ -19,6 +19,8 @@ DESCRIPTORS: dict[str, int] = {  # name -> columns it takes
     "length": 1,
     "global": 2,
 }
+DISTORTIONS = ("speed", "crop", "shift", "gain", "noise", "wander", "drop")  # what views can make harmless
+HALVES = ("kernels", "learned")
 KERNELS = (3, 7, 15, 31)  # samples each convolution of the context stem spans
 MIN_STEPS = 1200
 MAX_WARP = 1 / (2 * math.pi)  # a stronger warp would let time run backwards
@@ -114,8 +116,14 @@ class ModelConfig(PatchConfig):
         What geometry is measured on: the values, or the clock that a signal's anchors give.
     curvature_channel : bool, default=False
         Whether curvature is one more channel of the input.
+    halves : tuple of {"kernels", "learned"}, default=both
+        What the encoder is made of: fixed kernels, whose map has a closed form, and what is trained by gradients.
+    kernel_share : float, default=0.5
+        What the fixed kernels count for in the cosine of two embeddings, where there are both halves.
     channels : int, default=1
         Channels of a signal; `fit` takes the number from the training signals.
+    length : int, default=256
+        Samples that windows are resampled to for the fixed kernels; `fit` takes the median of the training signals.
     amplitude : {"keep", "zscore", "both"}, default="keep"
         Treatment of level and scale: kept, removed from each window, or removed and handed back as geometry.
     stem : {"context", "patch"}, default="context"
@@ -135,7 +143,7 @@ class ModelConfig(PatchConfig):
     width : int, default=64
         Numbers in a token.
     embedding : int, default=128
-        Numbers in an embedding.
+        Numbers in the embedding of each half.
     layers : int, default=2
         Transformer layers of the ordered aggregate.
     heads : int, default=4
@@ -154,7 +162,10 @@ class ModelConfig(PatchConfig):
     16
     """
 
+    halves: tuple[str, ...] = setting(HALVES, "What the encoder is made of.", choices=HALVES)
+    kernel_share: float = setting(0.5, "What fixed kernels count for in the cosine of both halves.", low=0, high=1)
     channels: int = setting(1, "Channels of a signal; taken from the data.", low=1)
+    length: int = setting(256, "Samples windows are resampled to for the fixed kernels; from the data.", low=9)
     amplitude: str = setting(
         "keep",
         "Level and scale of a window: kept, removed, or removed and handed back as geometry.",
@@ -176,18 +187,37 @@ class ModelConfig(PatchConfig):
         choices=("none", "head", "operator"),
     )
     width: int = setting(64, "Numbers in a token.")
-    embedding: int = setting(128, "Numbers in an embedding.", low=1)
+    embedding: int = setting(128, "Numbers in the embedding of each half.", low=1)
     layers: int = setting(2, "Transformer layers of the ordered aggregate.", low=1)
     heads: int = setting(4, "Attention heads; the width is a multiple of it.", low=1)
     dropout: float = setting(0.05, "Share of features dropped in training.", low=0, high=1)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "halves", tuple(self.halves))
         super().__post_init__()
+        object.__setattr__(self, "halves", tuple(half for half in HALVES if half in self.halves))
+        if not self.halves:
+            raise ConfigError(f"halves must name at least one of {', '.join(HALVES)}")
         at_least("width", self.width, len(KERNELS) * self.heads)
         if self.width % self.heads or self.width % len(KERNELS):
             raise ConfigError(
                 f"width must be a multiple of heads ({self.heads}) and of {len(KERNELS)}, got {self.width}"
             )
+
+    @property
+    def embedding_width(self) -> int:
+        """Numbers in an embedding."""
+        return self.embedding * len(self.halves)
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether there is a half that gradients train."""
+        return "learned" in self.halves
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether there is a half of fixed kernels."""
+        return "kernels" in self.halves
 
     @property
     def descriptor_columns(self) -> int:
@@ -202,8 +232,10 @@ class ModelConfig(PatchConfig):
 
 
 PRESETS: dict[str, ModelConfig] = {
+    "instant": ModelConfig(halves=("kernels",)),
     "default": ModelConfig(),
     "paper": ModelConfig(
+        halves=("learned",),
         descriptors=("global", "position", "slope", "acceleration"),
         amplitude="zscore",
         stem="patch",
@@ -257,6 +289,10 @@ class TrainConfig:
         Spread of the gain of a view.
     noise : float, default=0.03
         White noise of a view, in units of the training spread.
+    robust_to : tuple of str, default=all of them
+        Distortions that a search should not mind; each view has one of them or none: "speed" (six random speeds),
+        "crop" (a part stretched to the whole, or the whole squeezed), "shift", "gain", "noise", "wander" (of the
+        baseline) and "drop" (a span bridged by a line).
     span_mask : float, default=0.0
         Share of each view that is hidden, as one span: with a reconstruction, the masked-patch pretext task.
     validation : float, default=0.1
@@ -292,6 +328,9 @@ class TrainConfig:
     shift: float = setting(0.05, "Largest shift of a view, as a share of the window.", low=0)
     amplitude: float = setting(0.1, "Spread of the gain of a view.", low=0)
     noise: float = setting(0.03, "White noise of a view, in units of the training spread.", low=0)
+    robust_to: tuple[str, ...] = setting(
+        DISTORTIONS, "Distortions that a search should not mind; each view has one or none.", choices=DISTORTIONS
+    )
     span_mask: float = setting(0.0, "Share of each view that is hidden, as one span.", low=0, high=0.9)
     validation: float = setting(
         0.1, "Share of the windows that chooses the best step, if at least 100.", low=0, high=0.9
@@ -303,6 +342,7 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "robust_to", tuple(self.robust_to))
         if self.min_steps is None:
             object.__setattr__(self, "min_steps", max(min(MIN_STEPS, self.max_steps), 1))
         check_settings(self)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral
 from pathlib import Path
@@ -21,15 +22,17 @@ from geopatch.encoding import ENCODE_BATCH, Between, Encoding, encode_batches, j
 from geopatch.errors import CheckpointError, ConfigError, GeoPatchError, at_least, one_of
 from geopatch.model.checkpoint import Card, load_checkpoint, save_checkpoint
 from geopatch.model.encoder import Encoder
-from geopatch.progress import training_bar
+from geopatch.progress import counting_bar, training_bar
 from geopatch.signal import LazySignals
-from geopatch.train.fit import Callback, HistoryRow, fit
-from geopatch.train.launch import launch
+from geopatch.train.closed_form import fit_kernels
+from geopatch.train.fit import Callback, Fitted, HistoryRow, fit, fitting_config
+from geopatch.train.launch import Team, launch
 from geopatch.training_set import TrainingSet, check_rate, signals_of
 
 LARGEST_SEED = 2**63 - 1
 MODEL_PARAMETERS = ("amplitude", "patch_length", "max_patches", "width", "embedding", "layers", "dropout")
-TRAIN_PARAMETERS = ("max_steps", "batch_size", "learning_rate", "temperature", "warp", "noise")
+TRAIN_PARAMETERS = ("max_steps", "batch_size", "learning_rate", "temperature", "warp", "noise", "robust_to")
+LEARNED_ONLY = ("layers", "dropout", "max_steps", "batch_size", "learning_rate", "temperature")
 
 Config = TypeVar("Config", ModelConfig, TrainConfig)
 
@@ -42,8 +45,9 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     Parameters
     ----------
-    preset : {"default", "paper"}, optional
-        The encoder to start from; by default "default". Not together with `model`.
+    preset : {"instant", "default", "paper"}, optional
+        The encoder to start from: fixed kernels alone, which take seconds; these and a trained half; the paper's. By
+        default "default" with labels and "instant" without. Not together with `model`.
     random_state : int, RandomState or None, default=0
         Seed of weights, order of windows and views: one number gives one model. None draws a seed; the one that was
         used is `seed_`.
@@ -74,6 +78,9 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Strongest time warp that training shows, as a share of the window.
     noise : float, optional
         White noise that training adds, in units of the training spread.
+    robust_to : tuple of str, optional
+        Distortions that a search should not mind; by default all of "speed", "crop", "shift", "gain", "noise",
+        "wander" and "drop". See `TrainConfig`.
     model : ModelConfig, optional
         All settings of the encoder; by default those of the preset.
     train : TrainConfig, optional
@@ -148,6 +155,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         temperature: float | None = None,
         warp: float | None = None,
         noise: float | None = None,
+        robust_to: Sequence[str] | None = None,
         model: ModelConfig | None = None,
         train: TrainConfig | None = None,
         device: str = "auto",
@@ -170,6 +178,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.temperature = temperature
         self.warp = warp
         self.noise = noise
+        self.robust_to = robust_to
         self.model = model
         self.train = train
         self.device = device
@@ -205,39 +214,88 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             When `resume` is the state of another training.
         """
         at_least("devices", self.devices, 1)
-        model, train, seed, device = (
-            self.model_config,
-            self.train_config,
-            _seed(self.random_state),
-            _device(self.device),
-        )
+        model, train, seed = self._model_config(labelled=y is not None), self.train_config, _seed(self.random_state)
+        device = _device(self.device)
+        self._check_used(model)
         check_reconstruction(model, train)
-        data = TrainingSet.of(X, y, clock=model.geometry_source == "clock")
+        data = TrainingSet.of(X, y, clock=model.geometry_source == "clock", lazy=not model.is_trained)
         if model.channels not in (1, data.windows.channels):
             raise ConfigError(
                 f"model has channels={model.channels}, the signals have {data.windows.channels}; leave it out"
             )
-        team = launch(self.devices, device) if self.devices > 1 else None
-        with self._report() as report:
-            fitted = fit(
-                data.windows,
-                None if data.labels is None else torch.from_numpy(data.labels),
-                model,
-                train,
-                seed=seed,
-                device=device,
-                team=team,
-                resume=None if resume is None else Path(resume),
-                callbacks=[*self.callbacks, *([] if report is None else [report])],
-            )
-        scores = {"loss": fitted.loss, "validation_loss": fitted.validation}
-        scores |= {"step": fitted.step, "steps": fitted.steps}
+        labels = None if data.labels is None else torch.from_numpy(data.labels)
+        scores: dict[str, Any] = {}
+        team, history = None, []
+        if model.is_trained:
+            team = launch(self.devices, device) if self.devices > 1 else None
+            fitted = self._train(data, labels, model, train, seed, device, team, resume)
+            encoder, history = fitted.encoder, fitted.history
+            scores = {"loss": fitted.loss, "validation_loss": fitted.validation}
+            scores |= {"step": fitted.step, "steps": fitted.steps}
+        else:
+            encoder = Encoder(fitting_config(model, data.windows)).eval()
+            encoder.learn_scale(data.windows)
+        self.kernel_fit_ = None
+        if model.has_kernels:
+            with self._count() as count:
+                self.kernel_fit_ = fit_kernels(
+                    encoder, data.windows, labels, train, seed=seed, device=device, report=count
+                )
         settings = {**dataclasses.asdict(train), "seed": seed}
-        self.card_ = Card(settings, data.description(), scores, history=fitted.history)
-        self.encoder_: Encoder = fitted.encoder
+        self.card_ = Card(settings, data.description(), scores, history=history)
+        self.encoder_: Encoder = encoder
         self.classes_ = data.classes
         self.leads_ = team is None or team.leads  # of several processes, the one that should save
         self.resume_ = resume
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> GeoPatch:
+        """Add windows to what the fixed kernels were fitted on; the first call is a `fit`.
+
+        Windows that were encoded before must be encoded anew: the vectors of all windows change.
+
+        Parameters
+        ----------
+        X : array, list of arrays, frame or signals
+            As `fit` takes it.
+        y : None
+            There is nothing to learn from labels in this call.
+
+        Returns
+        -------
+        GeoPatch
+            The estimator itself.
+
+        Raises
+        ------
+        ConfigError
+            When the encoder has a trained half, which cannot take windows later; or labels are given.
+        """
+        if y is not None:
+            raise ConfigError("partial_fit takes windows without labels; call fit with all windows and their labels")
+        if not hasattr(self, "encoder_"):
+            return self.fit(X)
+        if self.kernel_fit_ is None or self.encoder_.config.is_trained:
+            raise ConfigError("only preset='instant' takes windows later; call fit with all windows")
+        signals = signals_of(X)
+        check_rate(signals, self.rate_hz_)
+        if not isinstance(signals, LazySignals):
+            signals = [signal.arranged(self.channels_) for signal in signals]
+        data = TrainingSet.of(signals, None, clock=False, lazy=True)
+        encoder = copy.deepcopy(self.encoder_)  # a gallery may hold the old one
+        with self._count() as count:
+            self.kernel_fit_ = fit_kernels(
+                encoder,
+                data.windows,
+                None,
+                self.train_config,
+                seed=self.seed_,
+                device=_device(self.device),
+                state=self.kernel_fit_,
+                report=count,
+            )
+        self.encoder_ = encoder
+        self.card_ = dataclasses.replace(self.card_, data=data.added_to(self.card_.data))
         return self
 
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
@@ -355,17 +413,22 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         model = dataclasses.replace(encoder.config, channels=1)
         loaded = cls(model=model, train=train, random_state=card.train["seed"], device=device)
         loaded.encoder_, loaded.card_, loaded.leads_, loaded.resume_ = encoder, card, True, None
+        loaded.kernel_fit_ = None
         labels = card.data.get("labels")
         loaded.classes_ = None if labels is None else np.asarray(labels)
         return loaded
 
     @property
     def model_config(self) -> ModelConfig:
-        """The settings of the encoder that `fit` trains."""
+        """The settings of the encoder that `fit` makes of windows with labels."""
+        return self._model_config(labelled=True)
+
+    def _model_config(self, *, labelled: bool) -> ModelConfig:
         changes = self._set(MODEL_PARAMETERS)
         if self.model is None:
-            one_of("preset", self.preset or "default", tuple(PRESETS))
-            return dataclasses.replace(PRESETS[self.preset or "default"], **changes)
+            preset = self.preset or ("default" if labelled else "instant")
+            one_of("preset", preset, tuple(PRESETS))
+            return dataclasses.replace(PRESETS[preset], **changes)
         if self.preset is not None:
             raise ConfigError(f"preset={self.preset!r} and model={self.model} are both given; give one of them")
         return _changed(self.model, "model", changes)
@@ -406,12 +469,49 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.encoder_.config.embedding)
+        return self.encoder_.config.embedding_width
 
     def _set(self, names: Sequence[str]) -> dict[str, Any]:
         """The parameters among these that were set."""
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
+
+    def _check_used(self, model: ModelConfig) -> None:
+        """Refuse a setting of the trained half where there is none."""
+        for name in () if model.is_trained else LEARNED_ONLY:
+            if getattr(self, name) is not None:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r} is for the half that is trained, and fixed kernels alone (the "
+                    "preset 'instant', which is the one without labels) have none; leave it out, or give labels or "
+                    "preset='default'"
+                )
+
+    def _train(
+        self,
+        data: TrainingSet,
+        labels: torch.Tensor | None,
+        model: ModelConfig,
+        train: TrainConfig,
+        seed: int,
+        device: torch.device,
+        team: Team | None,
+        resume: str | Path | None,
+    ) -> Fitted:
+        with self._report() as report:
+            return fit(
+                data.windows,
+                labels,
+                model,
+                train,
+                seed=seed,
+                device=device,
+                team=team,
+                resume=None if resume is None else Path(resume),
+                callbacks=[*self.callbacks, *([] if report is None else [report])],
+            )
+
+    def _count(self) -> AbstractContextManager[Callable[[int], None] | None]:
+        return counting_bar("fixed kernels") if self.progress else nullcontext(None)
 
     def _report(self) -> AbstractContextManager[Callback | None]:
         return training_bar("training") if self.progress else nullcontext(None)

@@ -187,6 +187,14 @@ def patchify(windows: WindowBatch, config: PatchConfig) -> PatchBatch:
     return PatchBatch(windows, scaffold, cut(windows.values, scaffold), described)
 
 
+def bare_patches(windows: WindowBatch, config: PatchConfig) -> PatchBatch:
+    """Windows with the scaffold alone, for an encoder that looks at no patch and at no geometry."""
+    size = (config.patch_length, config.max_patches)
+    scaffold = fixed_scaffold(windows.lengths, *size, stride=config.stride)
+    nothing = windows.values.new_zeros(len(windows), config.max_patches, 0)
+    return PatchBatch(windows, scaffold, nothing[..., None], Geometry(nothing, nothing))
+
+
 def cut(values: Tensor, scaffold: Scaffold) -> Tensor:
     """The patches (B, K, L, C) of windows (B, T, C), 0 where a patch has no sample."""
     index = scaffold.positions.flatten(1)[..., None].expand(-1, -1, values.shape[2])

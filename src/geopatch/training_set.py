@@ -29,13 +29,13 @@ class TrainingSet:
     labels: npt.NDArray[np.int64] | None  # (N,) index into classes
 
     @classmethod
-    def of(cls, X: Any, y: Any, *, clock: bool) -> TrainingSet:
-        """From what `fit` takes; `clock` reads the anchors of the signals."""
+    def of(cls, X: Any, y: Any, *, clock: bool, lazy: bool = False) -> TrainingSet:
+        """From what `fit` takes; `clock` reads the anchors of the signals, `lazy` stacks windows when they are used."""
         signals = signals_of(X)
         classes, labels = _classes(y, len(signals))
         rate_hz = _common_rate(signals)
         signals, channels = _in_one_order(signals)
-        return cls(_windows(signals, clock=clock), rate_hz, channels, classes, labels)
+        return cls(_windows(signals, clock=clock, lazy=lazy), rate_hz, channels, classes, labels)
 
     def description(self) -> dict[str, Any]:
         """For the model card, as JSON has it."""
@@ -48,6 +48,14 @@ class TrainingSet:
             "channels": list(self.channels),
             "digest": self._digest(),
         }
+
+    def added_to(self, known: dict[str, Any]) -> dict[str, Any]:
+        """The description of the windows that were there with these added."""
+        own = self.description()
+        lengths = known["lengths"] + own["lengths"]
+        digest = hashlib.sha256(f"{known['digest']} {own['digest']}".encode()).hexdigest()[:16]
+        added = {"windows": known["windows"] + own["windows"], "lengths": [min(lengths), max(lengths)]}
+        return {**known, **added, "digest": digest}
 
     def _digest(self) -> str:
         sha = hashlib.sha256()
@@ -132,8 +140,11 @@ def _in_one_order(signals: Sequence[Signal]) -> tuple[Sequence[Signal], tuple[st
     return [signal.arranged(first.channels) for signal in signals], first.channels
 
 
-def _windows(signals: Sequence[Signal], *, clock: bool) -> WindowBatch | LazyWindows:
+def _windows(signals: Sequence[Signal], *, clock: bool, lazy: bool) -> WindowBatch | LazyWindows:
     """All windows in memory where they fit into it."""
+    if lazy:
+        lengths = signals.lengths.tolist() if isinstance(signals, LazySignals) else [one.length for one in signals]
+        return LazyWindows(signals, lengths, clock=clock)
     if isinstance(signals, LazySignals):
         size = signals.lengths.max() * len(signals) * signals[0].values[0].nbytes
         if size > IN_MEMORY_BYTES:

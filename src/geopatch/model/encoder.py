@@ -1,10 +1,9 @@
-"""The encoder: scaled windows -> patches -> tokens -> one unit vector a window."""
+"""The encoder: scaled windows -> patches -> tokens and one unit vector a window, by two halves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,18 +11,9 @@ from torch.nn import functional as F
 
 from geopatch.config import ModelConfig
 from geopatch.errors import SignalError
-from geopatch.model.layers import (
-    ConditionalOperator,
-    Fuse,
-    Gate,
-    GeometryEncoder,
-    OrderedAggregate,
-    PatchEncoder,
-    ReconstructionHead,
-    SetAggregate,
-)
-from geopatch.model.stem import ContextStem, PatchStem, masked_mean_max
-from geopatch.patches import LazyWindows, PatchBatch, WindowBatch, patchify
+from geopatch.kernels.half import KernelHalf
+from geopatch.model.learned import LearnedHalf, LearnedOutput
+from geopatch.patches import LazyWindows, PatchBatch, WindowBatch, bare_patches, patchify
 
 FLAT = 1e-6  # a spread below this is none: the channel is constant
 
@@ -35,12 +25,10 @@ class EncoderOutput:
     embedding: Tensor  # (B, D) unit
     tokens: Tensor  # (B, K, d) unit, 0 where not valid
     valid: Tensor  # (B, K)
-    gated: Tensor  # (B, K, d) a_k z_k
-    reconstruction: Tensor | None  # (B, K, L, C)
 
 
 class Encoder(nn.Module):
-    """The network: `scale`, `patch` and `forward` are stages of their own, so that training can act between them.
+    """Both halves: `scale`, `patch` and `forward` are stages of their own, so that training can act between them.
 
     Parameters
     ----------
@@ -53,17 +41,11 @@ class Encoder(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.config, width = config, config.width
+        self.config = config
         self.register_buffer("level", torch.zeros(config.channels))
         self.register_buffer("spread", torch.ones(config.channels))
-        self.stem = _stem(config)
-        self.geometry = GeometryEncoder(config.descriptor_columns, width) if _uses_geometry(config) else None
-        self.fuse = Fuse(config.fuse, width)
-        self.token = PatchEncoder(config.patch_encoder, width, config.heads, config.dropout)
-        self.gate = Gate() if config.gate else None
-        self.aggregate = _aggregate(config)
-        self.overview = Overview(width, config.embedding) if _has_overview(config) else None
-        self.rebuild = _rebuild(config)
+        self.kernels = KernelHalf(config) if config.has_kernels else None
+        self.learned = LearnedHalf(config) if config.is_trained else None
 
     def learn_scale(self, windows: WindowBatch | LazyWindows) -> None:
         """Take level and spread of each channel from training windows.
@@ -103,6 +85,21 @@ class Encoder(nn.Module):
         values = (windows.values - self.level) / self.spread
         return replace(windows, values=values * windows.inside[..., None])
 
+    def treated(self, scaled: WindowBatch) -> WindowBatch:
+        """Scaled windows under the treatment of amplitude, as the fixed kernels see them.
+
+        Parameters
+        ----------
+        scaled : WindowBatch
+            What `scale` returns.
+
+        Returns
+        -------
+        WindowBatch
+            The same windows, or each at mean 0 and spread 1.
+        """
+        return scaled if self.config.amplitude == "keep" else zscore(scaled)[0]
+
     def patch(self, scaled: WindowBatch) -> PatchBatch:
         """Cut scaled windows into patches with their geometry, under the treatment of amplitude.
 
@@ -116,6 +113,8 @@ class Encoder(nn.Module):
         PatchBatch
             What `forward` takes.
         """
+        if self.learned is None:
+            return bare_patches(self.treated(scaled), self.config)
         if self.config.amplitude == "keep":
             return patchify(scaled, self.config)
         shaped, level, spread = zscore(scaled)
@@ -139,17 +138,16 @@ class Encoder(nn.Module):
         EncoderOutput
             Embeddings and tokens.
         """
-        h, mask, *window = self.stem(batch)  # (B, K, L, d), (B, K, L)
-        c = self.geometry(batch.geometry.descriptors) if self.geometry is not None else None  # (B, K, d)
-        z = self.token(self.fuse(h, c), mask)  # (B, K, d)
-        valid = batch.valid
-        opening = self.gate(batch.geometry.evidence, valid) if self.gate is not None else valid.to(z.dtype)
-        gated = z * opening[..., None]
-        head = self.aggregate(gated, valid).float()
-        if self.overview is not None:
-            head = head + self.overview(*window).float()
-        tokens = F.normalize(z.float(), dim=-1) * valid[..., None]
-        return EncoderOutput(F.normalize(head, dim=-1), tokens, valid, gated, self._reconstruct(h, mask, c, z))
+        fixed = None if self.kernels is None else self.kernels(batch.windows, batch.scaffold)
+        if self.learned is None:
+            assert fixed is not None
+            return EncoderOutput(*fixed, batch.valid)
+        learned: LearnedOutput = self.learned(batch)
+        if fixed is None:
+            return EncoderOutput(learned.embedding, learned.tokens, learned.valid)
+        share = self.config.kernel_share
+        both = torch.cat([share**0.5 * fixed[0], (1 - share) ** 0.5 * learned.embedding], dim=1)
+        return EncoderOutput(F.normalize(both, dim=1), learned.tokens, learned.valid)
 
     def encode(self, windows: WindowBatch) -> EncoderOutput:
         """Scale, patch and encode windows.
@@ -166,13 +164,6 @@ class Encoder(nn.Module):
         """
         encoded: EncoderOutput = self(self.patch(self.scale(windows)))
         return encoded
-
-    def _reconstruct(self, h: Tensor, mask: Tensor, c: Tensor | None, z: Tensor) -> Tensor | None:
-        if isinstance(self.rebuild, ConditionalOperator):
-            content = (h * mask[..., None]).sum(2) / mask.sum(2).clamp(min=1)[..., None]
-            rebuilt: Tensor = self.rebuild(content, c)
-            return rebuilt
-        return None if self.rebuild is None else self.rebuild(z)
 
 
 def level_and_spread(windows: WindowBatch | LazyWindows) -> tuple[Tensor, Tensor]:
@@ -196,19 +187,6 @@ def _summed(parts: Iterable[Tensor]) -> Tensor:
     return total
 
 
-class Overview(nn.Module):
-    """The global branch: mean and max of the stem over the whole window, straight to the embedding."""
-
-    def __init__(self, width: int, embedding: int) -> None:
-        super().__init__()
-        self.norm = nn.BatchNorm1d(2 * width)
-        self.out = nn.Linear(2 * width, embedding)
-
-    def forward(self, features: Tensor, inside: Tensor) -> Tensor:
-        z: Tensor = self.out(self.norm(masked_mean_max(features, inside[..., None], dim=1)))
-        return z  # (B, D)
-
-
 def zscore(windows: WindowBatch) -> tuple[WindowBatch, Tensor, Tensor]:
     """Each channel of each window to mean 0 and spread 1, and its level and spread (B, C). What is flat stays flat."""
     inside = windows.inside[..., None]
@@ -219,33 +197,3 @@ def zscore(windows: WindowBatch) -> tuple[WindowBatch, Tensor, Tensor]:
     flat = spread <= FLAT * (1 + level.abs())  # what rounding leaves of a constant is no spread
     scaled = centred / torch.where(flat, 1.0, spread)
     return replace(windows, values=scaled), level.squeeze(1), torch.where(flat, FLAT, spread).squeeze(1)
-
-
-def _stem(config: ModelConfig) -> nn.Module:
-    pooled = config.patch_encoder == "mlp"
-    if config.stem == "patch":
-        return PatchStem(config.stem_channels, config.width, pooled=pooled)
-    return ContextStem(config.stem_channels, config.width, config.patch_length, pooled=pooled)
-
-
-def _uses_geometry(config: ModelConfig) -> bool:
-    return config.fuse != "none" or config.reconstruction == "operator"
-
-
-def _has_overview(config: ModelConfig) -> bool:
-    return config.global_branch and config.stem == "context"
-
-
-def _aggregate(config: ModelConfig) -> nn.Module:
-    if config.aggregate == "set":
-        return SetAggregate(config.width, config.embedding)
-    return OrderedAggregate(
-        config.width, config.embedding, config.max_patches, config.layers, config.heads, config.dropout
-    )
-
-
-def _rebuild(config: ModelConfig) -> nn.Module | None:
-    size: dict[str, Any] = {"patch_length": config.patch_length, "channels": config.stem_channels}
-    if config.reconstruction == "operator":
-        return ConditionalOperator(config.width, **size)
-    return ReconstructionHead(config.width, **size) if config.reconstruction == "head" else None

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from geopatch.config import ModelConfig, TrainConfig, check_reconstruction
+from geopatch.kernels.bank import MAX_LENGTH, MIN_LENGTH
 from geopatch.model.encoder import Encoder
 from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.train.launch import Team
@@ -108,7 +109,7 @@ def fit(
     check_reconstruction(model, train)
     device = torch.device(device) if team is None else team.device
     with seeded(seed, device):
-        encoder = Encoder(replace(model, channels=windows.channels))
+        encoder = Encoder(fitting_config(model, windows))
         encoder.learn_scale(windows)
         targets = torch.arange(len(windows)) if labels is None else labels
         classes = 0 if labels is None else int(labels.max()) + 1
@@ -124,6 +125,12 @@ def fit(
         writes = team is None or team.leads
         state = RunState(resume, run_name(windows, targets, encoder.config, train, seed), writes=writes)
         return _run(encoder, stepper, validation, order, state, callbacks)
+
+
+def fitting_config(model: ModelConfig, windows: WindowBatch | LazyWindows) -> ModelConfig:
+    """The config with the channels of the windows and their median length, within what the fixed kernels take."""
+    length = min(max(int(windows.lengths.float().median()), MIN_LENGTH), MAX_LENGTH)
+    return replace(model, channels=windows.channels, length=length)
 
 
 def _scaled(windows: WindowBatch | LazyWindows, encoder: Encoder, device: torch.device) -> WindowBatch | LazyScaled:

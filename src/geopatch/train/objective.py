@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from geopatch.config import TrainConfig
-from geopatch.model.encoder import Encoder, EncoderOutput
+from geopatch.model.encoder import Encoder
+from geopatch.model.learned import LearnedOutput
 from geopatch.patches import WindowBatch
-from geopatch.train import views
+from geopatch.views import MildClock, View, mask_span, view
 
 EPSILON = 1e-8
 
@@ -55,9 +56,10 @@ class Objective(Trainable):
     def forward(self, scaled: WindowBatch, labels: Tensor) -> Tensor:
         config = self.config
         both, twice = scaled.rows(torch.arange(len(scaled), device=labels.device).repeat(2)), labels.repeat(2)
-        distorted = distort(both, config)
-        batch = self.encoder.patch(corrupt(distorted, config))
-        encoded: EncoderOutput = self.encoder(batch)
+        seen = draw_view(both, config)
+        batch = self.encoder.patch(seen.windows)
+        assert self.encoder.learned is not None, "there is a half to train"
+        encoded: LearnedOutput = self.encoder.learned(batch)
         loss = config.contrastive * self.contrast(encoded.embedding, twice)
         if config.decorrelation:
             loss = loss + config.decorrelation * decorrelation(encoded.gated.float(), encoded.valid)
@@ -65,7 +67,7 @@ class Objective(Trainable):
             weight = self.prototypes.weight
             loss = loss + config.task * classification(encoded.embedding, weight, twice, config.temperature)
         if encoded.reconstruction is not None:
-            target = self.encoder.patch(distorted).patches
+            target = self.encoder.patch(seen.clean).patches
             error = reconstruction(encoded.reconstruction.float(), target, batch.inside)
             loss = loss + config.reconstruction * error
         return loss
@@ -78,18 +80,11 @@ class Objective(Trainable):
         return supervised_contrastive(embedding, labels, keys, key_labels, own, self.config.temperature)
 
 
-def distort(windows: WindowBatch, config: TrainConfig) -> WindowBatch:
-    """Windows on another clock and gain: the target of a reconstruction."""
-    if config.warp or config.shift:
-        windows = views.warp(windows, config.warp, config.shift)
-    return views.amplitude(windows, config.amplitude) if config.amplitude else windows
-
-
-def corrupt(windows: WindowBatch, config: TrainConfig) -> WindowBatch:
-    """Windows with noise and a hidden span: what the encoder sees."""
-    if config.noise:
-        windows = views.noise(windows, config.noise)
-    return views.mask_span(windows, config.span_mask) if config.span_mask else windows
+def draw_view(windows: WindowBatch, config: TrainConfig) -> View:
+    """What the encoder sees of windows in a step, a hidden span included."""
+    mild = MildClock(config.warp, config.shift, config.amplitude, config.noise)
+    drawn = view(windows, config.robust_to, mild)
+    return replace(drawn, windows=mask_span(drawn.windows, config.span_mask)) if config.span_mask else drawn
 
 
 def supervised_contrastive(

@@ -20,7 +20,7 @@ from geopatch.model.encoder import zscore
 from geopatch.patches import WindowBatch, stack
 from geopatch.signal import Signal
 from geopatch.train.fit import CHOICES_PER_RUN, batches
-from geopatch.train.objective import Trainable, classification, corrupt, distort, supervised_contrastive
+from geopatch.train.objective import Trainable, classification, draw_view, supervised_contrastive
 from geopatch.train.stepper import Stepper
 from geopatch.train.validation import Validation, seeded, split_validation
 from geopatch_lab.baselines.layers import EMBEDDING
@@ -59,7 +59,7 @@ class Supervised(Trainable):
     def forward(self, scaled: WindowBatch, labels: Tensor) -> Tensor:
         config = self.config
         both, twice = scaled.rows(torch.arange(len(scaled), device=labels.device).repeat(2)), labels.repeat(2)
-        embedding = self.encoder(corrupt(distort(both, config), config))
+        embedding = self.encoder(draw_view(both, config).windows)
         own = torch.eye(len(twice), dtype=torch.bool, device=twice.device)
         contrast = supervised_contrastive(embedding, twice, embedding, twice, own, config.temperature)
         task = classification(embedding, self.prototypes.weight, twice, config.temperature)

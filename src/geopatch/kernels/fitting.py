@@ -1,0 +1,171 @@
+"""The closed form: kernels, biases and moments from windows and their views, and the map that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from geopatch.kernels.bank import FEATURES, TOKEN_FEATURES, copies, draw_mixes
+from geopatch.kernels.half import KernelHalf, resampled, spans_round, token_spans
+from geopatch.kernels.moments import Moments, directions, leading_basis
+from geopatch.kernels.transform import features, learn_bias, span_features
+from geopatch.patches import LazyWindows, WindowBatch
+from geopatch.views import MildClock, View, view
+
+RANK = 1024  # leading directions of the features in which moments are kept
+VIEWS = 64_000  # of all windows together; fewer leave the covariance of drift badly known
+MIN_VIEWS, MAX_VIEWS = 2, 256  # of a window
+SAMPLE_WINDOWS, SAMPLE_VIEWS = 1024, 8192  # that scales, biases and the leading directions come from
+TOKEN_VIEWS = 8_000
+BATCH_VIEWS = 1024  # in memory at a time
+LEAST_SPREAD = 1e-3  # of a feature: a hundredth of a place in ten windows
+
+Treat = Callable[[WindowBatch], WindowBatch]  # scaling and amplitude, as the encoder does it
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """What views do, and the random numbers for them."""
+
+    robust_to: Sequence[str]
+    mild: MildClock
+    generator: torch.Generator
+
+    def draw(self, batch: WindowBatch, count: int) -> View:
+        """`count` views of each window, one after the other (B * count)."""
+        rows = torch.arange(len(batch), device=batch.values.device).repeat_interleave(count)
+        return view(batch.rows(rows), self.robust_to, self.mild, generator=self.generator)
+
+
+@dataclass(eq=False)
+class KernelFit:
+    """What the closed form is solved from. Kept with the model, so that windows can be added later."""
+
+    mean: Tensor  # (FEATURES,) of the sample's features
+    scale: Tensor  # (FEATURES,)
+    basis: Tensor  # (FEATURES, r)
+    moments: Moments
+    token_mean: Tensor  # (TOKEN_FEATURES,)
+    token_scale: Tensor  # (TOKEN_FEATURES,)
+    token_moments: Moments
+    token_views: int = 0
+
+    def add(
+        self,
+        half: KernelHalf,
+        windows: WindowBatch | LazyWindows,
+        treat: Treat,
+        views: Views,
+        labels: Tensor | None = None,
+        report: Callable[[int], None] | None = None,
+    ) -> None:
+        """Add windows by their views, a batch at a time."""
+        count = min(max(VIEWS // len(windows), MIN_VIEWS), MAX_VIEWS)
+        size = max(BATCH_VIEWS // count, 1)
+        done = 0
+        for index in shuffled(len(windows), len(windows) + self.moments.windows).split(size):
+            batch = evened(half, treat(windows.rows(index)))
+            seen = views.draw(batch, count)
+            values = copies(seen.windows.values.transpose(1, 2).contiguous(), half.layout)
+            shares = features(values, half.mixes, half.bias, half.layout)
+            placed = ((shares - self.mean) / self.scale) @ self.basis
+            own = None if labels is None else labels[index].to(placed.device)
+            self.moments.add(placed.unflatten(0, (len(batch), count)), own)
+            if self.token_views < TOKEN_VIEWS:
+                self._add_tokens(half, batch, seen, values, count)
+            if report is not None:
+                done += len(index)
+                report(done)
+
+    def _add_tokens(self, half: KernelHalf, batch: WindowBatch, seen: View, values: Tensor, count: int) -> None:
+        """The tokens of some views less those of their window at the places that they came from."""
+        used = min(count, -(-TOKEN_VIEWS // 256))
+        rows = (
+            torch.arange(len(batch), device=values.device)[:, None] * count + torch.arange(used, device=values.device)
+        ).flatten()
+        scaffold = half.scaffold(batch.lengths)
+        centre = scaffold.centres
+        clean = copies(batch.values.transpose(1, 2).contiguous(), half.layout)
+        own = self._tokens(half, clean, centre)
+        many = centre.repeat_interleave(used, 0)
+        source = seen.times[rows].gather(1, many.round().long())
+        moved = self._tokens(half, values[rows], many)
+        still = self._tokens(half, clean.repeat_interleave(used, 0), source)
+        valid = scaffold.valid
+        self.token_moments.add_pairs((moved - still)[valid.repeat_interleave(used, 0)], own[valid])
+        self.token_views += len(rows)
+
+    def _tokens(self, half: KernelHalf, values: Tensor, centre: Tensor) -> Tensor:
+        spans = spans_round(centre, half.layout.length)
+        shares = span_features(values, half.mixes, half.bias, half.layout, *spans)
+        return (shares - self.token_mean) / self.token_scale
+
+    def solve(self, half: KernelHalf) -> None:
+        """Put the map into the half."""
+        found = directions(self.moments.drift(), self.moments.between(), half.map.shape[1])
+        half.map.copy_((self.basis.double() @ found) / self.scale[:, None])
+        half.origin.copy_(self.mean.double() @ half.map.double() + self.moments.mean @ found)
+        tokens = self.token_moments
+        turned = directions(tokens.drift(), tokens.between(), half.token_map.shape[1])
+        half.token_map.copy_(turned / self.token_scale[:, None])
+        half.token_origin.copy_(self.token_mean.double() @ half.token_map.double() + tokens.mean @ turned)
+
+
+def start(
+    half: KernelHalf,
+    windows: WindowBatch | LazyWindows,
+    treat: Treat,
+    views: Views,
+    classes: int = 0,
+    seed: int = 0,
+) -> KernelFit:
+    """Choose channels and biases, and learn scales and leading directions, from a sample of the windows."""
+    batch = evened(half, treat(windows.rows(shuffled(len(windows), seed)[:SAMPLE_WINDOWS])))
+    clean = copies(batch.values.transpose(1, 2).contiguous(), half.layout)
+    half.mixes.copy_(draw_mixes(half.config.channels, seed))
+    half.bias.copy_(learn_bias(clean, half.mixes, half.layout))
+    shares = features(clean, half.mixes, half.bias, half.layout)
+    mean, scale = centre_and_scale(shares)
+    count = min(max(SAMPLE_VIEWS // len(batch), MIN_VIEWS), MAX_VIEWS)
+    covariance = torch.zeros(FEATURES, FEATURES, device=shares.device)
+    for part in range(0, len(batch), max(BATCH_VIEWS // count, 1)):
+        rows = batch.rows(slice(part, part + max(BATCH_VIEWS // count, 1)))
+        seen = views.draw(rows, count).windows
+        values = copies(seen.values.transpose(1, 2).contiguous(), half.layout)
+        placed = (features(values, half.mixes, half.bias, half.layout) - mean) / scale
+        covariance += placed.mT @ placed
+    basis = leading_basis(covariance, min(RANK, FEATURES), seed)
+    scaffold = half.scaffold(batch.lengths)
+    spans = token_spans(scaffold, batch.lengths, half.layout.length)
+    tokens = span_features(clean, half.mixes, half.bias, half.layout, *spans)[scaffold.valid]
+    token_mean, token_scale = centre_and_scale(tokens)
+    return KernelFit(
+        mean,
+        scale,
+        basis,
+        Moments.empty(basis.shape[1], classes, basis.device),
+        token_mean,
+        token_scale,
+        Moments.empty(TOKEN_FEATURES, 0, basis.device),
+    )
+
+
+def shuffled(count: int, seed: int) -> Tensor:
+    """The numbers of the windows in a random order: windows are often sorted by what they are."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+
+
+def centre_and_scale(shares: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each feature."""
+    spread = shares.std(0, correction=0)
+    return shares.mean(0), spread.clamp(min=LEAST_SPREAD)
+
+
+def evened(half: KernelHalf, windows: WindowBatch) -> WindowBatch:
+    """Windows at the length of the kernels, all of it measured."""
+    values = resampled(windows, half.layout.length, half.config.channels).transpose(1, 2)
+    lengths = torch.full((len(values),), half.layout.length, device=values.device)
+    return WindowBatch(values, torch.ones(values.shape[:2], device=values.device), lengths, padded=False)

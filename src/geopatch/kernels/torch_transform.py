@@ -1,0 +1,85 @@
+"""The features of the fixed kernels by torch: on a GPU, and where numba is not installed. Twin of `compiled`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from geopatch.kernels.bank import GROUPS, TAPS, TOKEN_GROUPS, TRIPLES, Layout
+
+CHUNK_BYTES = 2**28  # of responses held at a time
+
+
+def responses(copies: Tensor, mixes: Tensor, layout: Layout, group: int) -> Tensor:
+    """Responses (B, 84, T) of the kernels of one group to the copies (B, copies, C, T) of windows."""
+    copy, dilation = int(layout.copy[group]), int(layout.dilation[group])
+    mixed = mix(copies[:, copy], mixes[group])  # (B, M, T)
+    reach = (TAPS // 2) * dilation
+    padded = F.pad(mixed, (reach, reach))
+    shifted = [padded[..., tap * dilation : tap * dilation + layout.length] for tap in range(TAPS)]
+    base = shifted[0]
+    for other in shifted[1:]:
+        base = base + other
+    base, tripled = -base, torch.stack([3 * part for part in shifted])  # (9, B, M, T)
+    which = torch.arange(len(TRIPLES), device=copies.device) % mixes.shape[1]
+    taps = torch.from_numpy(TRIPLES).to(copies.device)
+    response = base[:, which]
+    for place in range(TRIPLES.shape[1]):
+        response = response + tripled[taps[:, place], :, which].transpose(0, 1)
+    return response
+
+
+def mix(windows: Tensor, mixes: Tensor) -> Tensor:
+    """Sums of channels (B, M, T); added one after the other, as the compiled routine does."""
+    total = windows[:, None, 0] * mixes[:, 0, None]
+    for channel in range(1, windows.shape[1]):
+        total = total + windows[:, None, channel] * mixes[:, channel, None]
+    return total
+
+
+def features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
+    """Shares (B, FEATURES) of places at which a response exceeds its bias."""
+    return torch.cat([_features(part, mixes, bias, layout) for part in copies.split(_chunk(layout))])
+
+
+def _features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
+    inner = torch.from_numpy(layout.inner).to(copies.device)
+    shares = []
+    for group in range(GROUPS):
+        above = responses(copies, mixes, layout, group) > bias[group, :, None]
+        reach = (TAPS // 2) * int(layout.dilation[group])
+        share = _share(above)
+        if layout.inner[group].any():
+            share = torch.where(inner[group], _share(above[..., reach : layout.length - reach]), share)
+        shares.append(share)
+    return torch.cat(shares, 1)
+
+
+def span_features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor) -> Tensor:
+    """Shares (B, K, TOKEN_FEATURES) inside spans from starts to stops (B, K), in samples."""
+    chunk = _chunk(layout)
+    parts = zip(copies.split(chunk), starts.split(chunk), stops.split(chunk), strict=True)
+    return torch.cat([_span_features(part, mixes, bias, layout, *spans) for part, *spans in parts])
+
+
+def _span_features(
+    copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor
+) -> Tensor:
+    size = (stops - starts).float()[:, None]
+    shares = []
+    for group in TOKEN_GROUPS:
+        above = responses(copies, mixes, layout, group) > bias[group, :, None]
+        count = F.pad(above.int().cumsum(2, dtype=torch.int32), (1, 0))  # (B, 84, T + 1)
+        ends = (places[:, None].expand(-1, count.shape[1], -1) for places in (stops, starts))
+        upper, lower = (count.gather(2, places) for places in ends)
+        shares.append((upper - lower) / size)  # (B, 84, K)
+    return torch.cat(shares, 1).transpose(1, 2)
+
+
+def _share(above: Tensor) -> Tensor:
+    return above.sum(2, dtype=torch.int32) / above.shape[2]
+
+
+def _chunk(layout: Layout) -> int:
+    return max(CHUNK_BYTES // (4 * len(TRIPLES) * layout.length * 4), 1)
