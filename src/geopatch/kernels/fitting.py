@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from geopatch.kernels.bank import FEATURES, TOKEN_FEATURES, copies, draw_mixes
+from geopatch.kernels.bank import TOKEN_FEATURES, copies, draw_mixes
 from geopatch.kernels.half import KernelHalf, resampled, spans_round, token_spans
 from geopatch.kernels.moments import Moments, directions, leading_basis
 from geopatch.kernels.transform import features, learn_bias, span_features
@@ -18,7 +18,7 @@ from geopatch.views import MildClock, View, view
 RANK = 1024  # leading directions of the features in which moments are kept
 VIEWS = 64_000  # of all windows together; fewer leave the covariance of drift badly known
 MIN_VIEWS, MAX_VIEWS = 2, 256  # of a window
-SAMPLE_WINDOWS, SAMPLE_VIEWS = 1024, 8192  # that scales, biases and the leading directions come from
+SAMPLE_WINDOWS, SAMPLE_VIEWS = 1024, 2048  # that scales, biases and the leading directions come from
 TOKEN_VIEWS = 8_000
 BATCH_VIEWS = 1024  # in memory at a time
 LEAST_SPREAD = 1e-3  # of a feature: a hundredth of a place in ten windows
@@ -105,9 +105,9 @@ class KernelFit:
 
     def solve(self, half: KernelHalf) -> None:
         """Put the map into the half."""
-        found = directions(self.moments.drift(), self.moments.between(), half.map.shape[1])
-        half.map.copy_((self.basis.double() @ found) / self.scale[:, None])
-        half.origin.copy_(self.mean.double() @ half.map.double() + self.moments.mean @ found)
+        turned = directions(self.moments.drift(), self.moments.between(), half.map.shape[1])
+        half.map.copy_((self.basis.double() @ turned) / self.scale[:, None])
+        half.origin.copy_(self.mean.double() @ half.map.double() + self.moments.mean @ turned)
         tokens = self.token_moments
         turned = directions(tokens.drift(), tokens.between(), half.token_map.shape[1])
         half.token_map.copy_(turned / self.token_scale[:, None])
@@ -130,14 +130,9 @@ def start(
     shares = features(clean, half.mixes, half.bias, half.layout)
     mean, scale = centre_and_scale(shares)
     count = min(max(SAMPLE_VIEWS // len(batch), MIN_VIEWS), MAX_VIEWS)
-    covariance = torch.zeros(FEATURES, FEATURES, device=shares.device)
-    for part in range(0, len(batch), max(BATCH_VIEWS // count, 1)):
-        rows = batch.rows(slice(part, part + max(BATCH_VIEWS // count, 1)))
-        seen = views.draw(rows, count).windows
-        values = copies(seen.values.transpose(1, 2).contiguous(), half.layout)
-        placed = (features(values, half.mixes, half.bias, half.layout) - mean) / scale
-        covariance += placed.mT @ placed
-    basis = leading_basis(covariance, min(RANK, FEATURES), seed)
+    parts = [views.draw(rows, count).windows for rows in _batches(batch, max(BATCH_VIEWS // count, 1))]
+    samples = torch.cat([half_features(half, part) for part in parts])
+    basis = leading_basis((samples - mean) / scale, RANK)
     scaffold = half.scaffold(batch.lengths)
     spans = token_spans(scaffold, batch.lengths, half.layout.length)
     tokens = span_features(clean, half.mixes, half.bias, half.layout, *spans)[scaffold.valid]
@@ -150,6 +145,18 @@ def start(
         token_mean,
         token_scale,
         Moments.empty(TOKEN_FEATURES, 0, basis.device),
+    )
+
+
+def _batches(batch: WindowBatch, size: int) -> Iterator[WindowBatch]:
+    for first in range(0, len(batch), size):
+        yield batch.rows(slice(first, first + size))
+
+
+def half_features(half: KernelHalf, windows: WindowBatch) -> Tensor:
+    """The features (B, FEATURES) of windows at the length of the kernels."""
+    return features(
+        copies(windows.values.transpose(1, 2).contiguous(), half.layout), half.mixes, half.bias, half.layout
     )
 
 

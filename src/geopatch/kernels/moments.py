@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+RANK_TOLERANCE = 1e-6  # of the largest eigenvalue: what is below is rounding
 SHRINKAGE = 0.001  # of the mean variance, added to every direction before whitening
 
 
@@ -77,18 +78,15 @@ class Moments:
         return (means.mT * self.class_windows[seen]) @ means / max(self.windows, 1)
 
 
-def leading_basis(covariance: Tensor, width: int, seed: int = 0, rounds: int = 3) -> Tensor:
-    """The leading `width` directions (F, r) of a covariance (F, F), by subspace iteration; all of them where few."""
-    size = len(covariance)
-    if width >= size // 2:
-        return torch.linalg.eigh(covariance).eigenvectors.flip(1)[:, :width].contiguous()
-    generator = torch.Generator().manual_seed(seed)
-    start = torch.randn(size, min(width + width // 16, size), generator=generator)
-    basis = torch.linalg.qr(start.to(covariance)).Q
-    for _ in range(rounds):
-        basis = torch.linalg.qr(covariance @ basis).Q
-    inside = torch.linalg.eigh(basis.mT @ covariance @ basis).eigenvectors.flip(1)
-    return (basis @ inside)[:, :width].contiguous()
+def leading_basis(samples: Tensor, width: int) -> Tensor:
+    """The leading directions (F, r) of samples (M, F), at most `width`, by their Gram matrix: M is less than F.
+
+    Rounded to 16 bits, as they are saved: a model that was read back goes on from the same numbers.
+    """
+    value, vector = torch.linalg.eigh(samples @ samples.mT)
+    value, vector = value.flip(0)[:width], vector.flip(1)[:, :width]
+    kept = value > value[0] * RANK_TOLERANCE
+    return (samples.mT @ (vector[:, kept] / value[kept].sqrt())).half().float().contiguous()
 
 
 def directions(drift: Tensor, between: Tensor, count: int, shrinkage: float = SHRINKAGE) -> Tensor:
@@ -105,5 +103,5 @@ def directions(drift: Tensor, between: Tensor, count: int, shrinkage: float = SH
     value, vector = torch.linalg.eigh((whitened + whitened.mT) / 2)
     value, vector = value.flip(0)[:count], vector.flip(1)[:, :count]
     vector = vector * (value > 1e-9 * value.max().clamp(min=1e-300))
-    found = torch.linalg.solve_triangular(root.mT, vector, upper=True)
-    return torch.nn.functional.pad(found, (0, max(count - size, 0)))
+    map = torch.linalg.solve_triangular(root.mT, vector, upper=True)
+    return torch.nn.functional.pad(map, (0, max(count - size, 0)))
