@@ -48,12 +48,39 @@ ALIKE = (
 )
 
 # The sets that choices have seen; no other set is of one of their families.
-DEVELOPMENT = (
-    "BME Beef Chinatown Coffee DodgerLoopDay DodgerLoopGame DodgerLoopWeekend EthanolLevel FreezerRegularTrain "
-    "FreezerSmallTrain GunPointAgeSpan GunPointMaleVersusFemale GunPointOldVersusYoung Ham ItalyPowerDemand Meat "
-    "MelbournePedestrian MoteStrain OliveOil PowerCons Rock ShapeletSim SmoothSubspace SonyAIBORobotSurface1 "
-    "SonyAIBORobotSurface2 Strawberry SyntheticControl ToeSegmentation1 ToeSegmentation2 UMD Wine"
-).split()
+DEVELOPMENT = [
+    "BME",
+    "Beef",
+    "Chinatown",
+    "Coffee",
+    "DodgerLoopDay",
+    "DodgerLoopGame",
+    "DodgerLoopWeekend",
+    "EthanolLevel",
+    "FreezerRegularTrain",
+    "FreezerSmallTrain",
+    "GunPointAgeSpan",
+    "GunPointMaleVersusFemale",
+    "GunPointOldVersusYoung",
+    "Ham",
+    "ItalyPowerDemand",
+    "Meat",
+    "MelbournePedestrian",
+    "MoteStrain",
+    "OliveOil",
+    "PowerCons",
+    "Rock",
+    "ShapeletSim",
+    "SmoothSubspace",
+    "SonyAIBORobotSurface1",
+    "SonyAIBORobotSurface2",
+    "Strawberry",
+    "SyntheticControl",
+    "ToeSegmentation1",
+    "ToeSegmentation2",
+    "UMD",
+    "Wine",
+]
 
 
 @dataclass(frozen=True, eq=False)

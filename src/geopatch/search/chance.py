@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 SAMPLE = 256  # stored windows that the reference windows are compared with
 DISTANCE_REFERENCES, DISTANCE_SAMPLE = 64, 32  # where values are compared, which takes far longer than tokens
-TAIL_SHARE, TAIL_LEAST = 0.01, 100  # the largest scores, by which the rest of the distribution is extrapolated
+TAIL_SHARE, TAIL_LEAST = 0.003, 100  # the largest scores, by which the rest of the distribution is extrapolated
 GROWTH = 1.5  # by which a gallery grows or shrinks before its sample is drawn anew
 MOST_FILTERS = 64  # whose counts are remembered
-CLOSEST = 1e-9  # to the largest score that there can be
+CLOSEST = 1e-9  # below this, a score is the largest that there can be
 
 Numbers = npt.NDArray[np.float64]
 
@@ -36,8 +36,8 @@ Numbers = npt.NDArray[np.float64]
 class NullScores:
     """The distribution of scores between windows that have nothing to do with each other.
 
-    The share of scores above s is counted where enough were seen. Beyond, it falls as a power of the distance to the
-    largest score that there can be, as it does for vectors spread out round another one.
+    The share of scores above s is counted where enough were seen. Beyond, it falls as a power of 1 - (s / largest)², as
+    that of directions drawn at random does; the power is that of the largest scores seen.
 
     Parameters
     ----------
@@ -69,8 +69,9 @@ class NullScores:
         return np.where(nearness > self.threshold, beyond, np.maximum(seen, self.exceeding / count))
 
     def _nearness(self, scores: Numbers) -> Numbers:
-        nearness: Numbers = -np.log(np.maximum(self.largest - scores, CLOSEST))
-        return nearness
+        """Cosines s of directions drawn at random in d dimensions exceed a value about as (1 - s²)^((d - 1) / 2)."""
+        part = scores / self.largest
+        return np.where(part > 0, -np.log(np.maximum(1 - np.maximum(part, 0.0) ** 2, CLOSEST)), part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ class Chances:
         self._references: Entries | None = None
 
     def measure(self, options: SearchOptions, model: GeoPatch | None) -> Chance | None:
-        """What the scores of a search mean; None without a model, and of an empty gallery."""
+        """What the scores of a search mean; None without a model, and where nothing that it compares is stored."""
         if model is None:
             if options.max_chance is not None:
                 raise GalleryError("max_chance needs the gallery's model; give model=GeoPatch.load(folder)")
@@ -119,7 +120,7 @@ class Chances:
                 self._sample = None
                 null = self._null(options, model)
             tempos = len(TEMPOS) if options.tempos else 1
-            return None if null is None else Chance(null, self._count(options.filter) * tempos)
+            return None if null is None or not null.exceeding else Chance(null, self._count(options.filter) * tempos)
 
     def _count(self, where: Filter | None) -> int:
         """How many windows pass a filter; counted anew after entries were written."""
