@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,21 +10,40 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines import About, Contents, Entries, Filter, Info, Metadata, Shortlist
-from geopatch.engines.engine import contents_from, unknown_id
+from geopatch.engines.engine import check_rewritten, contents_from, unknown_id
 from geopatch.errors import ExistsError
 
-PLACES: dict[str, tuple[About, dict[str, Entries]]] = {}
+PLACES: dict[str, tuple[About, bytes | None, dict[str, Entries]]] = {}
 
 
 class Memory:
     def __init__(self, place: str, *, read_only: bool) -> None:
-        self.place, (self.about, self.held) = place, PLACES[place]
+        self.place = place
+
+    @property
+    def about(self) -> About:
+        return PLACES[self.place][0]
+
+    @property
+    def held(self) -> dict[str, Entries]:
+        return PLACES[self.place][2]
 
     @staticmethod
-    def create(place: str, about: About) -> None:
+    def create(place: str, about: About, model: bytes | None) -> None:
         if place in PLACES:
             raise ExistsError(f"{place} exists already")
-        PLACES[place] = (about, {})
+        PLACES[place] = (about, model, {})
+
+    def refresh(self) -> About:
+        return self.about
+
+    def model(self) -> bytes | None:
+        return PLACES[self.place][1]
+
+    def rewrite(self, about: About, model: bytes | None, batches: Iterable[Entries]) -> None:
+        entries = {id: batch.take([n]) for batch in batches for n, id in enumerate(batch.ids)}
+        check_rewritten(len(entries), len(self.held), self.place)
+        PLACES[self.place] = (about, model, entries)
 
     def put(self, entries: Entries) -> None:
         self.held.update((id, entries.take([n])) for n, id in enumerate(entries.ids))

@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ import pytest
 from galleries import ABOUT, ENGINES, WIDTHS, Ground, agrees, entries_of, everything, naive_shortlist, same
 from servers import PostgresServer, running_server
 
-from geopatch.engines import Entries, Widths, as_filter, postgres
+from geopatch.engines import About, Entries, Widths, as_filter, postgres
 from geopatch.engines.filters import Where
+from geopatch.engines.place import create_engine, open_engine
 from geopatch.errors import ConfigError, ExistsError, GalleryError, LockedError, NotFoundError
 from geopatch.gallery import Gallery
 
@@ -364,6 +366,20 @@ def test_an_index_on_the_server_finds_what_comparing_finds(
             found = gallery.shortlist(queries, 20, where)
             truth = [{id for id, _ in naive_shortlist(left, query, 20, as_filter(where))} for query in queries]
             assert np.mean([len(set(a.ids) & b) / len(b) for a, b in zip(found, truth, strict=True)]) > 0.99
+        changed = with_other_vectors(left)
+        gallery.engine.rewrite(OTHER, None, batches_of(changed, 500))
+        assert gallery.info().indexed == 0
+        assert server.ask("SELECT to_regclass('geopatch_indexed.entry_embedding')") == [(None,)]
+        gallery.optimize()
+        assert gallery.info().indexed == 1900
+        vector = f"'{changed.embedding[0].tolist()}'"
+        server.ask("ANALYZE geopatch_indexed.entry")
+        order = f"(embedding::vector({OTHER.widths.embedding})) <#> {vector}"
+        plan = server.ask(f"EXPLAIN SELECT id FROM geopatch_indexed.entry ORDER BY {order} LIMIT 20")
+        assert "entry_embedding" in str(plan)
+        found = gallery.shortlist(changed.embedding[:20], 20)
+        truth = [{id for id, _ in naive_shortlist(changed, query, 20, None)} for query in changed.embedding[:20]]
+        assert np.mean([len(set(a.ids) & b) / len(b) for a, b in zip(found, truth, strict=True)]) > 0.99
 
 
 def test_widths_of_another_gallery_do_not_fit(ground: Ground) -> None:
@@ -393,3 +409,119 @@ def test_contents_are_counted(ground: Ground) -> None:
         assert all(type(value) in {type(other) for other in values} for value, _ in field.values)
     assert (found.fields[2].low, found.fields[3].high) == (None, None)
     assert found.fields[0].low == min(float(row["age"]) for row in rows if "age" in row)
+
+
+OTHER = About("fedcba9876543210", Widths(embedding=7, patches=5, token=3), patch_length=6, rate_hz=16.0, length=32)
+MODEL = b"\x00packed\xff" * 1000
+
+
+def with_other_vectors(entries: Entries, about: About = OTHER) -> Entries:
+    """The same entries as another encoder of other widths would have them."""
+    draw, count, widths = np.random.default_rng(7), len(entries), about.widths
+    embedding = draw.normal(size=(count, widths.embedding)).astype(np.float32)
+    return dataclasses.replace(
+        entries,
+        encoder=about.encoder,
+        embedding=embedding / np.linalg.norm(embedding, axis=1, keepdims=True),
+        tokens=draw.normal(size=(count, widths.patches, widths.token)).astype(np.float32),
+        valid=np.ones((count, widths.patches), dtype=bool),
+        patch_s=draw.uniform(size=(count, widths.patches, 2)).astype(np.float32),
+    )
+
+
+def batches_of(entries: Entries, size: int = 13) -> Iterator[Entries]:
+    return (entries.take(range(first, min(first + size, len(entries)))) for first in range(0, len(entries), size))
+
+
+def test_a_gallery_holds_a_model_or_none(ground: Ground, tmp_path: Path) -> None:
+    with ground.gallery() as gallery:
+        assert gallery.engine.model() is None
+        assert gallery.model is None
+    place = ground.place()
+    with closing(create_engine(place, ABOUT, MODEL)) as engine:
+        assert engine.model() == MODEL
+    with Gallery.open(place, read_only=True) as gallery:
+        gallery.copy(tmp_path / "copy")
+    with closing(open_engine(tmp_path / "copy", read_only=True)) as engine:
+        assert engine.model() == MODEL
+
+
+@pytest.mark.parametrize("about", [OTHER, dataclasses.replace(OTHER, widths=WIDTHS)], ids=["other widths", "same"])
+def test_a_rewrite_changes_all_vectors_and_nothing_else(ground: Ground, about: About) -> None:
+    place, entries = ground.place(), entries_of(IDS)
+    changed = with_other_vectors(entries, about)
+    with Gallery.create(place, ABOUT) as gallery, Gallery.open(place, read_only=True) as reader:
+        gallery.add(entries)
+        gallery.remove(IDS[4])
+        kept = [n for n in range(len(IDS)) if n != 4]
+        expected, ids = changed.take(kept), [IDS[n] for n in kept]
+        for _ in range(6):  # a statement that is used often is prepared
+            before = reader.shortlist(entries.embedding[:3], 5)[1]
+            assert reader.fetch(ids[:2]).encoder == ABOUT.encoder
+        number = gallery.engine.next_number()
+        gallery.engine.rewrite(about, MODEL, batches_of(expected))
+        for one in (gallery, reader):
+            assert same(one.fetch(ids), expected)
+            assert one.about == about
+            assert one.engine.model() == MODEL
+            assert one.count("sex == 'F'") == sum(row.get("sex") == "F" for row in expected.metadata)
+            assert [id for batch in one.scan(7) for id in batch.ids] == ids
+            assert one.info().indexed == 0
+            near = one.shortlist(expected.embedding[:3], 5)
+            for query, shortlist in zip(expected.embedding[:3], near, strict=True):
+                assert agrees(shortlist, naive_shortlist(expected, query, 5, None))
+        assert before.ids
+        assert gallery.engine.next_number() == number
+        with pytest.raises(GalleryError, match="these entries came from 0123"):
+            gallery.engine.put(entries.take([4]))
+        gallery.add(changed.take([4]))
+        assert same(reader.get(IDS[4]), changed.take([4]))
+        gallery.optimize()
+        assert agrees(
+            reader.shortlist(changed.embedding[:1], 5)[0], naive_shortlist(changed, changed.embedding[0], 5, None)
+        )
+    with Gallery.open(place) as gallery:
+        assert gallery.about == about
+        assert everything(gallery).keys() == set(IDS)
+
+
+def test_a_reader_sees_a_rewrite_only_when_it_is_done(ground: Ground) -> None:
+    place, entries = ground.place(), entries_of(IDS)
+    changed = with_other_vectors(entries)
+    with Gallery.create(place, ABOUT) as gallery, Gallery.open(place, read_only=True) as reader:
+        gallery.add(entries)
+
+        def watched() -> Iterator[Entries]:
+            for batch in batches_of(changed):
+                yield batch
+                assert reader.refresh() == ABOUT
+                assert same(reader.fetch(IDS), entries)
+                near = reader.shortlist(entries.embedding[:1], 5)[0]
+                assert agrees(near, naive_shortlist(entries, entries.embedding[0], 5, None))
+
+        gallery.engine.rewrite(OTHER, None, watched())
+        assert reader.refresh() == OTHER
+        with pytest.raises(GalleryError, match=r"expected queries \(Q, 7\), got shape \(1, 12\)"):
+            reader.shortlist(entries.embedding[:1], 5)
+        assert same(reader.fetch(IDS), changed)
+
+
+def failing(entries: Entries) -> Iterator[Entries]:
+    yield from batches_of(entries.take(range(30)))
+    raise ValueError("stopped half way")
+
+
+def test_a_rewrite_that_fails_changes_nothing(filled: tuple[Gallery, Entries]) -> None:
+    gallery, entries = filled
+    changed = with_other_vectors(entries)
+    with pytest.raises(ValueError, match="stopped half way"):
+        gallery.engine.rewrite(OTHER, MODEL, failing(changed))
+    with pytest.raises(GalleryError, match="has 60 entries, got new vectors for 59; nothing was changed"):
+        gallery.engine.rewrite(OTHER, MODEL, batches_of(changed.take(range(59))))
+    with pytest.raises(GalleryError, match="these entries came from"):
+        gallery.engine.rewrite(OTHER, MODEL, [entries])
+    assert gallery.refresh() == ABOUT
+    assert gallery.engine.model() is None
+    assert same(gallery.fetch(IDS), entries)
+    near = gallery.shortlist(entries.embedding[:1], 5)[0]
+    assert agrees(near, naive_shortlist(entries, entries.embedding[0], 5, None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from galleries import ABOUT, agrees, entries_of, naive_shortlist
 
-from geopatch.engines import Entries, as_filter, embedded, index
+from geopatch.engines import Entries, Widths, as_filter, embedded, index
 from geopatch.engines.index import UnindexedRows, top
 from geopatch.errors import GalleryError, MissingExtraError
 from geopatch.gallery import Gallery
@@ -204,3 +205,31 @@ def test_unindexed_rows_equal_a_plain_sort() -> None:
 def test_top_keeps_the_order_of_equal_scores(k: int) -> None:
     scores = np.asarray([1, 3, 3, -np.inf, 2, 3, 1, 0], dtype=np.float32)
     assert top(scores, k).tolist() == [1, 2, 5, 4, 0, 6, 7, 3][:k]
+
+
+def test_a_rewrite_leaves_the_old_index_aside(place: Path, entries: Entries) -> None:
+    """Readers compare all entries until there is a new one; what is left of the old one goes with the next writer."""
+    other = dataclasses.replace(ABOUT, encoder="other", widths=Widths(20, 4, 6))
+    draw = np.random.default_rng(3).normal(size=(COUNT, 20)).astype(np.float32)
+    changed = dataclasses.replace(
+        entries, encoder="other", embedding=draw / np.linalg.norm(draw, axis=1, keepdims=True)
+    )
+    queries = changed.embedding[:5]
+    truth = [naive_shortlist(changed, query, K, None) for query in queries]
+    with Gallery.open(place) as gallery, Gallery.open(place, read_only=True) as reader:
+        assert recall(reader, entries) > 0.95
+        gallery.engine.rewrite(other, None, [changed])
+        for one in (gallery, reader):
+            assert one.info().indexed == 0
+            assert all(agrees(*pair) for pair in zip(one.shortlist(queries, K), truth, strict=True))
+        gallery.remove(IDS[0])
+        assert IDS[0] not in reader.shortlist(queries, K)[0].ids
+    with Gallery.open(place) as gallery, Gallery.open(place, read_only=True) as reader:
+        assert not list(place.glob("index-*"))
+        gallery.add(changed.take([0]))
+        reader.shortlist(queries, K)
+        gallery.optimize()
+        assert len(list(place.glob("index-*"))) == 1
+        assert reader.info().indexed == COUNT
+        near = reader.shortlist(queries, K)
+        assert np.mean([len(set(a.ids) & {id for id, _ in b}) / K for a, b in zip(near, truth, strict=True)]) > 0.95

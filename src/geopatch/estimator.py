@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from geopatch.config import PRESETS, ModelConfig, TrainConfig, check_reconstruction
 from geopatch.encoding import ENCODE_BATCH, Between, Encoding, encode_batches, joined
 from geopatch.errors import CheckpointError, ConfigError, GeoPatchError, at_least, one_of
-from geopatch.model.checkpoint import Card, load_checkpoint, save_checkpoint
+from geopatch.model.checkpoint import Card, PackedCheckpoint, load_checkpoint, load_moments, save_checkpoint
 from geopatch.model.encoder import Encoder
 from geopatch.progress import counting_bar, training_bar
 from geopatch.signal import LazySignals
@@ -383,18 +383,18 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             When the folder is there already, or cannot be written.
         """
         check_is_fitted(self)
-        save_checkpoint(self.encoder_, self.card_, folder, overwrite=overwrite)
+        save_checkpoint(self.encoder_, self.card_, folder, moments=self.kernel_fit_, overwrite=overwrite)
         if self.resume_ is not None:
             Path(self.resume_).unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str = "auto") -> GeoPatch:
+    def load(cls, folder: str | Path | PackedCheckpoint, *, device: str = "auto") -> GeoPatch:
         """Read a model that `save` wrote.
 
         Parameters
         ----------
-        folder : str or Path
-            The folder of the model.
+        folder : str, Path or PackedCheckpoint
+            The folder of the model, or the same files as a gallery holds them.
         device : str, default="auto"
             Where to encode; see `GeoPatch`.
 
@@ -410,10 +410,10 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         encoder, card = load_checkpoint(folder)
         card, train = _checked(card, folder)
-        model = dataclasses.replace(encoder.config, channels=1)
+        model = dataclasses.replace(encoder.config, channels=1, length=ModelConfig.length)
         loaded = cls(model=model, train=train, random_state=card.train["seed"], device=device)
         loaded.encoder_, loaded.card_, loaded.leads_, loaded.resume_ = encoder, card, True, None
-        loaded.kernel_fit_ = None
+        loaded.kernel_fit_ = None if isinstance(folder, PackedCheckpoint) else load_moments(folder)
         labels = card.data.get("labels")
         loaded.classes_ = None if labels is None else np.asarray(labels)
         return loaded
@@ -550,7 +550,7 @@ def _seed(random_state: Any) -> int:
         ) from error
 
 
-def _checked(card: Card, folder: str | Path) -> tuple[Card, TrainConfig]:
+def _checked(card: Card, folder: str | Path | PackedCheckpoint) -> tuple[Card, TrainConfig]:
     """A card of this version or of 0.1, and the settings of its training."""
     try:
         settings = {name: value for name, value in card.train.items() if name != "seed"}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from geopatch.cli import options
+from geopatch.config import PRESETS
 from geopatch.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ PLACE = "PLACE is a folder, or postgresql://user@host:5432/database/gallery."
 
 place = click.argument("place")
 model = click.option("--model", required=True, type=click.Path(path_type=Path), help="Folder of the trained model.")
+own_model = click.option(
+    "--model", type=click.Path(path_type=Path), help="Folder of the model, where the gallery does not hold its own."
+)
 where = click.option("--where", help="Only entries that pass, as in: age >= 40 and lead in ('MLII', 'V1')")
 
 
@@ -46,7 +50,7 @@ def create(place: str, model: Path, as_json: bool) -> None:
 @command.command("add")
 @place
 @click.argument("data", nargs=-1, required=True, type=click.Path(path_type=Path))
-@model
+@own_model
 @click.option("--window-s", type=float, help="Cut signals into windows of this length; WFDB records always are.")
 @click.option("--overlap", default=0.5, show_default=True, help="Share of a window that the next one repeats.")
 @click.option("--prefix", help="Put before every id. By default FILE/ where the file only numbers its signals.")
@@ -64,7 +68,7 @@ def create(place: str, model: Path, as_json: bool) -> None:
 def add(
     place: str,
     data: Sequence[Path],
-    model: Path,
+    model: Path | None,
     window_s: float | None,
     overlap: float,
     prefix: str | None,
@@ -85,7 +89,8 @@ def add(
 
     flags: dict[str, Any] = {"existing": existing, "keep_windows": not drop_windows}
     metadata = _settings(settings)
-    with Gallery.open(place, model=GeoPatch.load(model, device=device)) as gallery, _bar("adding", as_json) as report:
+    loaded = None if model is None else GeoPatch.load(model, device=device)
+    with Gallery.open(place, model=loaded, device=device) as gallery, _bar("adding", as_json) as report:
         before, written = len(gallery), 0
         for path in data:
             for add_item in _items(gallery, path, window_s, overlap, prefix):
@@ -205,6 +210,39 @@ def optimize(place: str, as_json: bool) -> None:
     _print(as_json, counts, f"optimized {place}: {state.indexed} of {state.windows} windows in the index")
 
 
+@command.command("refit")
+@place
+@click.option(
+    "--preset", type=click.Choice(tuple(PRESETS)), help="Encoder to fit; by default as the gallery's present model."
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to save the new model to, beside the gallery.")
+@options.device
+@options.as_json
+def refit(place: str, preset: str | None, out: Path | None, device: str, as_json: bool) -> None:
+    """Fit a new model on the windows of the gallery PLACE, without labels, and encode them anew.
+
+    The new model and vectors take the place of the old ones in one change. Until then the gallery can be searched as it
+    was, and stays so where this is interrupted. Readers and servers go on with the new model by themselves.
+    """
+    from sklearn.base import clone
+
+    from geopatch.estimator import GeoPatch
+    from geopatch.gallery import Gallery
+
+    if out is not None:
+        options.check_new_model(out)
+    with Gallery.open(place, device=device) as gallery, _late_bar("encoding", as_json) as report:
+        present = gallery.model if preset is None else None
+        settings = GeoPatch(preset) if present is None else clone(present)
+        fitted = gallery.refit(settings.set_params(device=device, progress=not as_json), report=report)
+        encoder, windows = gallery.about.encoder, len(gallery)
+    if out is not None:
+        fitted.save(out)
+    fields = {"place": place, "windows": windows, "encoder": encoder, "model": None if out is None else str(out)}
+    saved = "" if out is None else f"; its model is saved to {out}"
+    _print(as_json, fields, f"refitted {place} on its {windows} windows{saved}")
+
+
 @command.command("upgrade", help=f"Bring a gallery of an earlier version to the present format, in place. {PLACE}")
 @place
 @options.as_json
@@ -252,6 +290,21 @@ def _bar(title: str, quiet: bool) -> Iterator[Callable[[int], None] | None]:
     from geopatch.progress import counting_bar
 
     with nullcontext(None) if quiet else counting_bar(title) as report:
+        yield report
+
+
+@contextmanager
+def _late_bar(title: str, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Shown from the first count on: before, another bar may be there."""
+    with ExitStack() as stack:
+        bars = list[Callable[[int], None] | None]()
+
+        def report(count: int) -> None:
+            if not bars:
+                bars.append(stack.enter_context(_bar(title, quiet)))
+            if bars[0] is not None:
+                bars[0](count)
+
         yield report
 
 

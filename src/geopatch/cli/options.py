@@ -88,6 +88,13 @@ def check_file_place(path: Path) -> None:
     _refuse_folder(path)
 
 
+def check_new_model(path: Path) -> None:
+    """Refuse a folder that is there: a model is not saved over anything."""
+    if path.exists():
+        raise GeoPatchError(f"{path} is there already; choose another --out")
+    check_place(path)
+
+
 def check_rows_place(path: Path) -> None:
     """Rows are added to a file; folders that lack on the way to it are made."""
     _refuse_folder(path)

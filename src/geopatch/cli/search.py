@@ -52,7 +52,7 @@ def _flag(item: dataclasses.Field[Any], hint: Any) -> Callable[[Command], Comman
 @click.option("--record", help="Without QUERY: a record whose windows are in the gallery, with --start and --stop.")
 @click.option("--start", type=float, help="Where in a recording the query starts, in seconds.")
 @click.option("--stop", type=float, help="Where it stops.")
-@click.option("--model", type=click.Path(path_type=Path), help="The model that the gallery was made with.")
+@click.option("--model", type=click.Path(path_type=Path), help="Its model, where the gallery does not hold it.")
 @search_flags
 @click.option("--explain", is_flag=True, help="Say of each hit which patch of the query met which of its patches.")
 @click.option("--plot", "figure", type=click.Path(path_type=Path), help="Draw the hits, and the best one aligned.")
@@ -83,7 +83,7 @@ def command(
     pictures = [] if figure is None else _pictures(figure)
     search_options = SearchOptions(**flags, windows=bool(pictures))
     estimator = None if model is None else _load(model, device)
-    with Gallery.open(gallery, model=estimator, read_only=True) as opened:
+    with Gallery.open(gallery, model=estimator, read_only=True, device=device) as opened:
         wanted = _query(query, id, row, record, start, stop, opened.about.rate_hz)
         hits = opened.search(wanted, options=search_options)
     for note in hits.notes:

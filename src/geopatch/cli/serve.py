@@ -12,7 +12,7 @@ from geopatch.server.start import check_installed, serve
 
 @click.command("serve", short_help="Serve a gallery: a REST API and a page to search it on.")
 @click.argument("gallery")
-@click.option("--model", type=click.Path(path_type=Path), help="Folder of the model that the gallery was made with.")
+@click.option("--model", type=click.Path(path_type=Path), help="Its model, where the gallery does not hold it.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need a token.")
 @click.option("--port", default=8000, show_default=True, help="Port to listen on; 0 takes a free one.")
 @click.option(
@@ -41,11 +41,12 @@ def command(
 ) -> None:
     """Serve GALLERY: the page at /, the REST API below /api, health, readiness and metrics.
 
-    Without --model only stored windows and records can be searched by. SIGTERM ends it when what is under way is done.
+    A gallery that has no model can only be searched by its windows and records. When it is refitted, the server goes on
+    with the new model by itself. SIGTERM ends it when what is under way is done.
     """
     settings = Settings(host, port, read_token(token_file), read_token(write_token_file), workers=workers)
     check_installed()
     from geopatch.estimator import GeoPatch
 
     estimator = None if model is None else GeoPatch.load(model, device=device)
-    serve(gallery, estimator, settings, started=lambda url: click.echo(f"serving {gallery} on {url}"))
+    serve(gallery, estimator, settings, device=device, started=lambda url: click.echo(f"serving {gallery} on {url}"))

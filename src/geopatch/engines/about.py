@@ -110,6 +110,15 @@ class About:
         return cls(**{**rest, "widths": Widths(**rest["widths"]), "channels": tuple(rest["channels"])})
 
 
+def check_encoder(about: About, encoder: str, what: str) -> None:
+    """Refuse vectors of another encoder than the gallery's."""
+    if encoder != about.encoder:
+        raise GalleryError(
+            f"this gallery holds vectors of the encoder {about.encoder}, {what} came from {encoder}; "
+            "use the model it was made with, or create another gallery"
+        )
+
+
 def upgraded_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """The stored values of format 1 as those of format 2; there, a rate of 1 Hz meant that it was not known."""
     rate_hz = fields["rate_hz"]
@@ -134,7 +143,7 @@ def about_model(model: GeoPatch) -> About:
     config = model.encoder_.config
     return About(
         encoder=digest(model.encoder_),
-        widths=Widths(config.embedding, config.max_patches, config.width),
+        widths=Widths(config.embedding_width, config.max_patches, config.width),
         patch_length=config.patch_length,
         rate_hz=model.rate_hz_,
         length=int(model.card_.data["lengths"][1]),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.engines.engine import Info, Shortlist
+from geopatch.engines.engine import Info, Shortlist, check_queries
 from geopatch.engines.entry import Entries
 from geopatch.engines.exact import Exact
 from geopatch.engines.filters import All, Either, Equal, Filter, Not, kind
@@ -41,9 +41,12 @@ class Embedded(Exact):
         self._index: Index | None = None
         self._gone: set[int] = set()
         self._unindexed = UnindexedRows(self.about.widths.embedding)
+        if not read_only:
+            _remove_others(self.folder, self.rows.read("SELECT generation FROM indexed")[0][0])
 
     def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
         with self.rows.looking():
+            check_queries(embedding, self.about)
             self._refresh()
             allowed = None if where is None else numbers_passing(self.rows, where)
             newest = self._unindexed.best(embedding, k, allowed)
@@ -76,7 +79,7 @@ class Embedded(Exact):
         generation, last, _ = self.rows.read("SELECT generation, last, windows FROM indexed")[0]
         if generation != self._generation:
             self._drop_index()
-            self._index = Index(_index_folder(self.folder, generation)) if generation else None
+            self._index = Index(_index_folder(self.folder, generation)) if last else None
             self._generation, self._indexed, self._seen_gone, self._gone = generation, last, 0, set()
             self._unindexed = UnindexedRows(self.about.widths.embedding)
         for numbers, vectors in self._embeddings(max(self._indexed, self._unindexed.last)):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from geopatch.engines.about import About
 from geopatch.engines.entry import Channels, Entries, Metadata, Value
 from geopatch.engines.filters import Filter
-from geopatch.errors import NotFoundError
+from geopatch.errors import GalleryError, NotFoundError
 
 MOST_VALUES = 50
 
@@ -103,12 +103,46 @@ class Engine(Protocol):
     """Keeps entries. One writer, any number of readers; what a write call has returned from is on disk.
 
     An engine is a class in a module of its own with a line in `geopatch.engines.place.ENGINES`. Besides these methods
-    it has ``__init__(place, *, read_only)``, and the static methods ``create(place, about)`` and ``upgrade(place)``.
+    it has ``__init__(place, *, read_only)``, and the static methods ``create(place, about, model)`` and
+    ``upgrade(place)``. All calls see one encoder and its vectors, before a `rewrite` or after it, never some of each.
     """
 
     @property
     def about(self) -> About:
-        """The encoder of its vectors."""
+        """The encoder of its vectors, as of the last call that read something."""
+
+    def refresh(self) -> About:
+        """Read the description of the encoder anew: another process may have rewritten the gallery.
+
+        Returns
+        -------
+        About
+            The encoder of its vectors now.
+        """
+
+    def model(self) -> bytes | None:
+        """Read the model that the gallery holds.
+
+        Returns
+        -------
+        bytes or None
+            The packed checkpoint; None where there is none.
+        """
+
+    def rewrite(self, about: About, model: bytes | None, batches: Iterable[Entries]) -> None:
+        """Replace the encoder, its model and the vectors of all entries in one change, whole or not at all.
+
+        Readers see the old ones until it returns. Ids, order, places, metadata and windows stay as they are.
+
+        Parameters
+        ----------
+        about : About
+            The new encoder.
+        model : bytes or None
+            Its packed checkpoint.
+        batches : iterable of Entries
+            Every entry of the gallery once, with its new vectors; `scan` may be read on the way.
+        """
 
     def put(self, entries: Entries) -> None:
         """Add entries, all or none; an id that is there already is replaced.
@@ -308,6 +342,20 @@ def spread_numbers(first: int, last: int, count: int) -> list[int]:
     """Whole numbers from `first` to `last`: one drawn from each of `count` equal parts, always the same."""
     edges = np.linspace(first, last + 1, count + 1)
     return np.random.default_rng(0).uniform(edges[:-1], edges[1:]).astype(np.int64).tolist()
+
+
+def check_queries(embedding: npt.NDArray[np.float32], about: About) -> None:
+    """Refuse queries of another width than the vectors of the gallery."""
+    if embedding.ndim != 2 or embedding.shape[1] != about.widths.embedding:
+        raise GalleryError(f"expected queries (Q, {about.widths.embedding}), got shape {embedding.shape}")
+
+
+def check_rewritten(rewritten: int, entries: int, place: object) -> None:
+    """Refuse a change that would leave vectors of two encoders."""
+    if rewritten != entries:
+        raise GalleryError(
+            f"gallery {place} has {entries} entries, got new vectors for {rewritten}; nothing was changed"
+        )
 
 
 def unknown_id(place: object, id: str) -> NotFoundError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -198,6 +198,18 @@ def entries_from(
         tuple(rows),
         tuple(signals) if keep_windows else (None,) * len(signals),
         tuple(signal.channels for signal in signals),
+    )
+
+
+def with_vectors(entries: Entries, encoding: Encoding, signals: Sequence[Signal], about: About) -> Entries:
+    """The same entries with what another encoder made of their windows, which are `signals`."""
+    return replace(
+        entries,
+        encoder=about.encoder,
+        embedding=encoding.embedding,
+        tokens=np.where(encoding.valid[..., None], encoding.tokens, np.float32(0)),
+        valid=encoding.valid,
+        patch_s=_patch_seconds(encoding, signals, about.patch_length),
     )
 
 

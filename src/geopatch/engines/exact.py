@@ -5,14 +5,14 @@ Slow and obviously right: the other engines are tested against it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines.about import About
-from geopatch.engines.engine import Contents, Info, Shortlist
+from geopatch.engines.engine import Contents, Info, Shortlist, check_queries
 from geopatch.engines.entry import Channels, Entries, Metadata
 from geopatch.engines.filters import Filter
 from geopatch.engines.folder import create_file, lock_folder, upgrade_file
@@ -38,13 +38,13 @@ class Exact:
             raise
 
     @classmethod
-    def create(cls, place: str, about: About) -> None:
+    def create(cls, place: str, about: About, model: bytes | None = None) -> None:
         """A new, empty gallery in a folder that is not there yet."""
         folder = Path(place).expanduser()
         if folder.exists():
             raise ExistsError(f"cannot create the gallery {folder}: it exists already; open it, or give another path")
         with atomic_folder(folder) as partial:
-            create_file(partial, about, cls.name)
+            create_file(partial, about, cls.name, model)
 
     @staticmethod
     def upgrade(place: str) -> bool:
@@ -59,6 +59,15 @@ class Exact:
     @property
     def about(self) -> About:
         return self.rows.about
+
+    def refresh(self) -> About:
+        return self.rows.refresh()
+
+    def model(self) -> bytes | None:
+        return self.rows.model()
+
+    def rewrite(self, about: About, model: bytes | None, batches: Iterable[Entries]) -> None:
+        self.rows.rewrite(about, model, batches)
 
     def put(self, entries: Entries) -> None:
         self.rows.put(entries)
@@ -86,9 +95,11 @@ class Exact:
 
     def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
         best = [Shortlist((), np.zeros(0, np.float32)) for _ in embedding]
-        for entries in self.scan(SCAN_BATCH, where):
-            scores = embedding @ entries.embedding.T  # (Q, N)
-            best = [_merged(old, entries.ids, row, k) for old, row in zip(best, scores, strict=True)]
+        with self.rows.looking():
+            check_queries(embedding, self.about)
+            for entries in self.scan(SCAN_BATCH, where):
+                scores = embedding @ entries.embedding.T  # (Q, N)
+                best = [_merged(old, entries.ids, row, k) for old, row in zip(best, scores, strict=True)]
         return best
 
     def count(self, where: Filter | None = None) -> int:
@@ -111,7 +122,7 @@ class Exact:
 
     def info(self) -> Info:
         size = sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
-        return Info(self.name, str(self.folder), self.about, self.count(), 0, size)
+        return Info(self.name, str(self.folder), self.refresh(), self.count(), 0, size)
 
     def close(self) -> None:
         self.rows.close()

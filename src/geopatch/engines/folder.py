@@ -32,6 +32,8 @@ BUSY_MS = 10_000
 # lists what was removed since the index was built. `tag` has a row for every metadata value, record and time in its own
 # type (flags as blobs, so that true is not 1): filters are answered from it. `channels` are the channel names as JSON,
 # empty where there are none. The column `told` has its name from format 1: there any version looks for the format.
+# `model` has a row where the gallery holds its model; galleries made before it did have no such table.
+MODEL_TABLE = "CREATE TABLE IF NOT EXISTS model (checkpoint BLOB NOT NULL)"
 ADD_CHANNELS = "ALTER TABLE entry ADD COLUMN channels TEXT NOT NULL DEFAULT ''"
 INDEX_CHANNELS = "CREATE INDEX entry_channels ON entry (channels)"
 SCHEMA = f"""
@@ -44,12 +46,13 @@ CREATE TABLE tag (name TEXT NOT NULL, value NOT NULL, n INTEGER NOT NULL, PRIMAR
 CREATE TABLE gone (at INTEGER PRIMARY KEY AUTOINCREMENT, n INTEGER NOT NULL);
 CREATE TABLE indexed (generation INTEGER NOT NULL, last INTEGER NOT NULL, windows INTEGER NOT NULL);
 INSERT INTO indexed VALUES (0, 0, 0);
+{MODEL_TABLE};
 {ADD_CHANNELS};
 {INDEX_CHANNELS};
 """
 
 
-def create_file(folder: Path, about: About, engine: str) -> None:
+def create_file(folder: Path, about: About, engine: str, model: bytes | None) -> None:
     """An empty file in an existing folder, for the engine of that name."""
     with one_line_errors(folder):
         connection = sqlite3.connect(folder / FILE, isolation_level=None)
@@ -57,10 +60,23 @@ def create_file(folder: Path, about: About, engine: str) -> None:
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(f"BEGIN; {SCHEMA}")
-            connection.execute("INSERT INTO about VALUES (?, ?)", (engine, json.dumps(about.as_dict())))
+            connection.execute("INSERT INTO about VALUES (?, ?)", (engine, about_text(about)))
+            write_model(connection, model)
             connection.execute("COMMIT")
         finally:
             connection.close()
+
+
+def about_text(about: About) -> str:
+    return json.dumps(about.as_dict())
+
+
+def write_model(connection: sqlite3.Connection, model: bytes | None) -> None:
+    """Put a packed checkpoint in the place of the one that is there."""
+    connection.execute(MODEL_TABLE)
+    connection.execute("DELETE FROM model")
+    if model is not None:
+        connection.execute("INSERT INTO model VALUES (?)", (model,))
 
 
 def engine_of(folder: Path) -> str:

@@ -46,12 +46,20 @@ def entry_row(entries: Entries, n: int) -> Row:
     """Id, record, start, stop, metadata, channels and embedding of one entry."""
     place = (entries.records[n], float(entries.start_s[n]), float(entries.stop_s[n]))
     texts = dump(entries.metadata[n]), dump_channels(entries.channels[n])
-    return (entries.ids[n], *place, *texts, entries.embedding[n].astype("<f4").tobytes())
+    return (entries.ids[n], *place, *texts, pack_embedding(entries, n))
+
+
+def pack_embedding(entries: Entries, n: int) -> bytes:
+    return entries.embedding[n].astype("<f4").tobytes()
 
 
 def detail_row(entries: Entries, n: int) -> Row:
+    return (*token_row(entries, n), pack_window(entries.windows[n]))
+
+
+def token_row(entries: Entries, n: int) -> Row:
     tokens, patch_s = (part.astype("<f4").tobytes() for part in (entries.tokens[n], entries.patch_s[n]))
-    return tokens, entries.valid[n].tobytes(), patch_s, pack_window(entries.windows[n])
+    return tokens, entries.valid[n].tobytes(), patch_s
 
 
 def dump(metadata: Metadata) -> str:

@@ -29,10 +29,10 @@ SCHEME = re.compile(r"([a-z][a-z0-9+-]+):")  # two letters at least: C: is a dri
 Place = str | os.PathLike[str]
 
 
-def create_engine(place: Place, about: About) -> Engine:
-    """A new, empty gallery, open for writing."""
+def create_engine(place: Place, about: About, model: bytes | None = None) -> Engine:
+    """A new, empty gallery, open for writing, which holds its packed model where one is given."""
     scheme, rest = _split(place)
-    _engine(scheme).create(rest, about)
+    _engine(scheme).create(rest, about, model)
     return open_engine(place, read_only=False)
 
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.engines.about import About, upgraded_fields
+from geopatch.engines.about import About, check_encoder, upgraded_fields
 from geopatch.engines.engine import (
     DISTINCT_CHANNELS,
     Contents,
     Info,
     Shortlist,
+    check_queries,
+    check_rewritten,
     contents_from,
     spread_numbers,
     unknown_id,
@@ -35,21 +37,25 @@ from geopatch.engines.packing import (
     dump_channels,
     entry_row,
     load_channels,
+    token_row,
     unpack_window,
 )
 from geopatch.engines.postgres_sql import (
     ADD_CHANNELS,
+    ANY_WIDTH,
     COLUMNS,
     INDEX,
     INDEX_CHANNELS,
     INSERT,
+    REWRITE,
+    SCHEMA,
     Address,
     condition,
     connect,
     enter,
     one_line_errors,
-    schema,
     take_lock,
+    write_model,
 )
 from geopatch.errors import GalleryError
 
@@ -76,14 +82,13 @@ class Postgres:
         self._connection: Any = None
         self._lock = threading.RLock()  # threads take turns: a connection holds one transaction
         try:
-            fields = json.loads(self._rows("SELECT told FROM about")[0][0])
-            self._about = About.from_dict(fields, self.place)
+            self._about = self.refresh()
         except GalleryError:
             self.close()
             raise
 
     @staticmethod
-    def create(url: str, about: About) -> None:
+    def create(url: str, about: About, model: bytes | None = None) -> None:
         """A new, empty gallery in a database that is there."""
         place = Address.from_url(url)
         with one_line_errors(place):
@@ -93,8 +98,9 @@ class Postgres:
                     connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
                     connection.execute(f"CREATE SCHEMA {place.schema}")
                     connection.execute(f"SET LOCAL search_path = {place.schema}, public")
-                    connection.execute(schema(about))
+                    connection.execute(SCHEMA)
                     connection.execute("INSERT INTO about VALUES (%s)", (json.dumps(about.as_dict()),))
+                    write_model(connection, model)
             finally:
                 connection.close()
 
@@ -116,9 +122,34 @@ class Postgres:
     def about(self) -> About:
         return self._about
 
+    def refresh(self) -> About:
+        self._about = About.from_dict(json.loads(self._rows("SELECT told FROM about")[0][0]), self.place)
+        return self._about
+
+    def model(self) -> bytes | None:
+        there = self._rows("SELECT to_regclass(%s) IS NOT NULL", [f"{self.place.schema}.model"])[0][0]
+        rows = self._rows("SELECT checkpoint FROM model") if there else []
+        return bytes(rows[0][0]) if rows else None
+
+    def rewrite(self, about: About, model: bytes | None, batches: Iterable[Entries]) -> None:
+        """The index goes first, in a change of its own: within the other one, readers would have to wait for its end.
+
+        Until the next `optimize`, queries are compared with all entries.
+        """
+        with self._writing() as connection:
+            connection.execute("DROP INDEX IF EXISTS entry_embedding")
+            connection.execute(ANY_WIDTH)
+        with self._writing() as connection:
+            rewritten = sum(_rewrite(connection, batch, about) for batch in batches)
+            check_rewritten(rewritten, self.count(), self.place)
+            connection.execute("UPDATE about SET told = %s", (json.dumps(about.as_dict()),))
+            write_model(connection, model)
+        self.refresh()
+
     def put(self, entries: Entries) -> None:
         rows = [_row(entries, n) for n in range(len(entries))]
         with self._writing() as connection:
+            check_encoder(self.refresh(), entries.encoder, "these entries")
             connection.execute("DELETE FROM entry WHERE id = ANY(%s)", (list(entries.ids),))
             connection.cursor().executemany(INSERT, rows)
 
@@ -157,8 +188,11 @@ class Postgres:
 
     def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
         sql, values = condition(where)
-        query = f"SELECT id, -(embedding <#> %s) AS score FROM entry WHERE {sql} ORDER BY embedding <#> %s LIMIT %s"
+        distance = f"(embedding::vector({embedding.shape[1]})) <#> %s"
+        query = f"SELECT id, -({distance}) AS score FROM entry WHERE {sql} ORDER BY {distance} LIMIT %s"
         with self._looking() as connection:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            check_queries(embedding, self.refresh())
             connection.execute(f"SET LOCAL hnsw.ef_search = {min(max(k, CANDIDATES_SEARCHING), MOST_CANDIDATES)}")
             connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")  # until k pass the filter
             hits = [connection.execute(query, (vector, *values, vector, k)).fetchall() for vector in embedding]
@@ -193,13 +227,13 @@ class Postgres:
             connection.execute("VACUUM (ANALYZE) entry")
             if self.count() >= INDEX_FROM:
                 connection.execute("SET maintenance_work_mem = '512MB'")
-                connection.execute(INDEX)
+                connection.execute(INDEX.format(width=self.refresh().widths.embedding))
 
     def info(self) -> Info:
         query = "SELECT pg_total_relation_size('entry'), to_regclass('entry_embedding') IS NOT NULL"
         size, indexed = self._rows(query)[0]
         windows = self.count()
-        return Info(self.name, str(self.place), self.about, windows, windows if indexed else 0, int(size))
+        return Info(self.name, str(self.place), self.refresh(), windows, windows if indexed else 0, int(size))
 
     def close(self) -> None:
         if self._connection is not None:
@@ -208,8 +242,12 @@ class Postgres:
             self._connection = None
 
     def _entries(self, rows: list[Row]) -> Entries:
-        plain = [(*row[:7], row[7].to_numpy().astype("<f4").tobytes(), *row[8:]) for row in rows]
-        return as_entries(plain, self.about)
+        plain = [(*row[:7], _embedding(row[7]), *row[8:-1]) for row in rows]
+        about = self.about
+        if rows and rows[0][-1] != about.encoder:
+            about = self.refresh()
+            check_encoder(about, rows[0][-1], "these entries")
+        return as_entries(plain, about)
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._lock, one_line_errors(self.place):
@@ -262,9 +300,24 @@ def _upgrade(connection: Any) -> bool:
         connection.cursor().executemany("UPDATE entry SET channels = %s WHERE n = %s", named)
     connection.execute(INDEX_CHANNELS)
     if indexed:
-        connection.execute(INDEX)
+        width = int(fields["widths"]["embedding"])
+        connection.execute(INDEX.format(width=width))
     connection.execute("UPDATE about SET told = %s", (json.dumps(upgraded_fields(fields)),))
     return True
+
+
+def _rewrite(connection: Any, entries: Entries, about: About) -> int:
+    """Give entries that are there other vectors; how many are there."""
+    check_encoder(about, entries.encoder, "these entries")
+    rows = [(entries.embedding[n], *token_row(entries, n), id) for n, id in enumerate(entries.ids)]
+    cursor = connection.cursor()
+    cursor.executemany(REWRITE, rows)
+    return int(cursor.rowcount)
+
+
+def _embedding(sent: bytes) -> bytes:
+    """Little-endian numbers from what pgvector sends: the width in four bytes, and big-endian numbers."""
+    return np.frombuffer(sent, dtype=">f4", offset=4).astype("<f4").tobytes()
 
 
 def _row(entries: Entries, n: int) -> Row:

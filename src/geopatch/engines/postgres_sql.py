@@ -17,7 +17,6 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
-from geopatch.engines.about import About
 from geopatch.engines.entry import PLACE_FIELDS
 from geopatch.engines.filters import All, Either, Equal, Filter, Not, Order, kind
 from geopatch.errors import ExistsError, GalleryError, LockedError, MissingExtraError, NotFoundError, StorageError
@@ -28,20 +27,29 @@ NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 Condition = tuple[str, list[Any]]  # SQL with a mark for each value, and the values
 
 KINDS = {"id": "text", "record": "text", "start_s": "number", "stop_s": "number"}
-COLUMNS = "n, id, record, start_s, stop_s, metadata, channels, embedding, tokens, valid, patch_s, kept_window"
+# Embeddings are read as the bytes that pgvector sends, and the encoder of all of them with each row: one statement sees
+# one moment.
+ENCODER = "(SELECT told::jsonb ->> 'encoder' FROM about)"
+COLUMNS = (
+    "n, id, record, start_s, stop_s, metadata, channels, vector_send(embedding), tokens, valid, patch_s, kept_window, "
+    f"{ENCODER}"
+)
 INSERT = (
     "INSERT INTO entry (id, record, start_s, stop_s, metadata, channels, tags, embedding, tokens, valid, patch_s, "
     "kept_window) VALUES (%s, %s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s, %s, %s)"
 )
+REWRITE = "UPDATE entry SET embedding = %s, tokens = %s, valid = %s, patch_s = %s WHERE id = %s"
 # `tags` repeats the metadata in the form that is filtered; `metadata` is the text as it came, to the last digit.
 # `channels` are the channel names as JSON. The column `told` keeps its name of format 1: any version looks there first.
-# Tokens and windows do not compress: EXTERNAL spares the server the attempt.
+# Tokens and windows do not compress: EXTERNAL spares the server the attempt. `embedding` has no width of its own, so
+# that a rewrite can give it another; the index has one, and queries name it.
 ADD_CHANNELS = "ALTER TABLE entry ADD COLUMN channels TEXT NOT NULL DEFAULT ''"
 INDEX_CHANNELS = "CREATE INDEX entry_channels ON entry (channels)"
+MODEL_TABLE = "CREATE TABLE IF NOT EXISTS model (checkpoint BYTEA NOT NULL)"
 SCHEMA = f"""
 CREATE TABLE about (told TEXT NOT NULL);
 CREATE TABLE entry (n BIGSERIAL PRIMARY KEY, id TEXT NOT NULL UNIQUE, record TEXT NOT NULL, start_s FLOAT8 NOT NULL,
-    stop_s FLOAT8 NOT NULL, metadata TEXT NOT NULL, tags JSONB NOT NULL, embedding vector({{width}}) NOT NULL,
+    stop_s FLOAT8 NOT NULL, metadata TEXT NOT NULL, tags JSONB NOT NULL, embedding vector NOT NULL,
     tokens BYTEA NOT NULL, valid BYTEA NOT NULL, patch_s BYTEA NOT NULL, kept_window BYTEA);
 ALTER TABLE entry ALTER COLUMN embedding SET STORAGE PLAIN;
 ALTER TABLE entry ALTER COLUMN tokens SET STORAGE EXTERNAL;
@@ -49,8 +57,14 @@ ALTER TABLE entry ALTER COLUMN kept_window SET STORAGE EXTERNAL;
 CREATE INDEX entry_tags ON entry USING gin (tags jsonb_path_ops);
 {ADD_CHANNELS};
 {INDEX_CHANNELS};
+{MODEL_TABLE};
 """
-INDEX = "CREATE INDEX IF NOT EXISTS entry_embedding ON entry USING hnsw (embedding vector_ip_ops)"
+INDEX = "CREATE INDEX IF NOT EXISTS entry_embedding ON entry USING hnsw ((embedding::vector({width})) vector_ip_ops)"
+# Galleries made before have a width there. No row is touched.
+ANY_WIDTH = """
+ALTER TABLE entry ALTER COLUMN embedding TYPE vector;
+ALTER TABLE entry ALTER COLUMN embedding SET STORAGE PLAIN
+"""
 
 
 @dataclass(frozen=True)
@@ -172,8 +186,12 @@ def _without_password(url: str) -> str:
     return re.sub(r"(//[^:/@]*):[^@]*@", r"\1@", url)
 
 
-def schema(about: About) -> str:
-    return SCHEMA.format(width=about.widths.embedding)
+def write_model(connection: Any, model: bytes | None) -> None:
+    """Put a packed checkpoint in the place of the one that is there."""
+    connection.execute(MODEL_TABLE)
+    connection.execute("DELETE FROM model")
+    if model is not None:
+        connection.execute("INSERT INTO model VALUES (%s)", (model,))
 
 
 def condition(where: Filter | None) -> Condition:

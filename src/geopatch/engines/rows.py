@@ -8,16 +8,32 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from geopatch.engines.about import About
-from geopatch.engines.engine import DISTINCT_CHANNELS, Contents, contents_from, spread_numbers, unknown_id
+from geopatch.engines.about import About, check_encoder
+from geopatch.engines.engine import (
+    DISTINCT_CHANNELS,
+    Contents,
+    check_rewritten,
+    contents_from,
+    spread_numbers,
+    unknown_id,
+)
 from geopatch.engines.entry import Channels, Entries, Metadata, Value
-from geopatch.engines.folder import connect, one_line_errors
-from geopatch.engines.packing import Row, as_entries, detail_row, dump, entry_row, load_channels
+from geopatch.engines.folder import about_text, connect, one_line_errors, write_model
+from geopatch.engines.packing import (
+    Row,
+    as_entries,
+    detail_row,
+    dump,
+    entry_row,
+    load_channels,
+    pack_embedding,
+    token_row,
+)
 from geopatch.errors import GalleryError
 
 SQL_BATCH = 500  # ids in one statement
@@ -40,15 +56,41 @@ class Rows:
         self._lock = threading.RLock()
         with one_line_errors(folder):
             self._connection = connect(folder, read_only)
-            fields = self._connection.execute("SELECT told FROM about").fetchone()[0]
+        self._about_text = ""
         try:
-            self.about = About.from_dict(json.loads(fields), folder)
+            self.about = self.refresh()
         except GalleryError:
             self._connection.close()
             raise
 
+    def refresh(self) -> About:
+        """The encoder as it is now; it is read by every block of `looking`."""
+        with self._lock:
+            text = self.read("SELECT told FROM about")[0][0]
+            if text != self._about_text:
+                self.about, self._about_text = About.from_dict(json.loads(text), self.folder), text
+            return self.about
+
+    def model(self) -> bytes | None:
+        with self.looking():
+            there = self.read("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'model'")
+            rows = self.read("SELECT checkpoint FROM model") if there else []
+        return rows[0][0] if rows else None
+
+    def rewrite(self, about: About, model: bytes | None, batches: Iterable[Entries]) -> None:
+        """Every row keeps its n: by the new generation of the index, readers see that all vectors are others."""
+        with self.writing() as connection:
+            rewritten = sum(_rewrite(connection, batch, about) for batch in batches)
+            check_rewritten(rewritten, self.count(), self.folder)
+            connection.execute("UPDATE about SET told = ?", (about_text(about),))
+            write_model(connection, model)
+            connection.execute("UPDATE indexed SET generation = generation + 1, last = 0, windows = 0")
+            connection.execute("DELETE FROM gone")
+        self.refresh()
+
     def put(self, entries: Entries) -> None:
         with self.writing() as connection:
+            check_encoder(self.refresh(), entries.encoder, "these entries")
             _delete(connection, entries.ids)
             for n in range(len(entries)):
                 place = _insert(connection, entry_row(entries, n))
@@ -72,13 +114,15 @@ class Rows:
     def fetch(self, ids: Sequence[str], with_windows: bool = True) -> Entries:
         rows: dict[str, Row] = {}
         columns = COLUMNS if with_windows else COLUMNS.replace("window", "NULL")
-        for chunk in chunks(ids):
-            query = f"SELECT {columns} FROM entry JOIN detail USING (n) WHERE id IN ({marks(chunk)})"
-            rows |= {row[1]: row for row in self.read(query, chunk)}
+        with self.looking():
+            about = self.about
+            for chunk in chunks(ids):
+                query = f"SELECT {columns} FROM entry JOIN detail USING (n) WHERE id IN ({marks(chunk)})"
+                rows |= {row[1]: row for row in self.read(query, chunk)}
         missing = next((id for id in ids if id not in rows), None)
         if missing is not None:
             raise unknown_id(self.folder, missing)
-        return as_entries([rows[id] for id in ids], self.about)
+        return as_entries([rows[id] for id in ids], about)
 
     def known(self, ids: Sequence[str]) -> set[str]:
         parts = (self.read(f"SELECT id FROM entry WHERE id IN ({marks(chunk)})", chunk) for chunk in chunks(ids))
@@ -101,16 +145,23 @@ class Rows:
     def scan(self, batch_size: int) -> Iterator[Entries]:
         """All entries in the order they were written."""
         query, last = f"SELECT {COLUMNS} FROM entry JOIN detail USING (n) WHERE n > ? ORDER BY n LIMIT ?", 0
-        while rows := self.read(query, (last, batch_size)):
+        while batch := self._batch(query, (last, batch_size)):
+            rows, about = batch
             last = rows[-1][0]
-            yield as_entries(rows, self.about)
+            yield as_entries(rows, about)
 
     def pick(self, numbers: Sequence[int], batch_size: int) -> Iterator[Entries]:
         """The entries with these n that are there still, in order."""
         for chunk in chunks(numbers, min(batch_size, SQL_BATCH)):
             query = f"SELECT {COLUMNS} FROM entry JOIN detail USING (n) WHERE n IN ({marks(chunk)}) ORDER BY n"
-            if rows := self.read(query, chunk):
-                yield as_entries(rows, self.about)
+            if batch := self._batch(query, chunk):
+                yield as_entries(*batch)
+
+    def _batch(self, query: str, values: Sequence[Any]) -> tuple[list[Row], About] | None:
+        """Rows and the encoder of their vectors; None where there are no rows."""
+        with self.looking():
+            rows = self.read(query, values)
+            return (rows, self.about) if rows else None
 
     def sample(self, count: int) -> tuple[str, ...]:
         """The entries next to numbers from all over the range of n."""
@@ -130,10 +181,14 @@ class Rows:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Every read in this block sees the gallery at one moment."""
+        """Every read in this block sees the gallery at one moment, with the encoder of that moment as `about`."""
         with self._lock, one_line_errors(self.folder):
+            if self._connection.in_transaction:  # within another such block, or within a change
+                yield
+                return
             self._connection.execute("BEGIN")
             try:
+                self.refresh()
                 yield
             finally:
                 self._connection.execute("COMMIT")
@@ -174,6 +229,20 @@ def chunks(values: Sequence[T], size: int = SQL_BATCH) -> Iterator[Sequence[T]]:
 
 def marks(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values))
+
+
+def _rewrite(connection: sqlite3.Connection, entries: Entries, about: About) -> int:
+    """Give entries that are there other vectors; how many are there."""
+    check_encoder(about, entries.encoder, "these entries")
+    rewritten = 0
+    for place, id in enumerate(entries.ids):
+        row = connection.execute("SELECT n FROM entry WHERE id = ?", (id,)).fetchone()
+        if row is not None:
+            values = pack_embedding(entries, place), *token_row(entries, place)
+            connection.execute("UPDATE entry SET embedding = ? WHERE n = ?", (values[0], *row))
+            connection.execute("UPDATE detail SET tokens = ?, valid = ?, patch_s = ? WHERE n = ?", (*values[1:], *row))
+            rewritten += 1
+    return rewritten
 
 
 def _insert(connection: sqlite3.Connection, row: Sequence[Any]) -> int | None:

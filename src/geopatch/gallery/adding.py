@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from geopatch.data.collection import UNKNOWN
 from geopatch.data.recording import Recording, WindowConfig, cut_windows
-from geopatch.engines.about import About
+from geopatch.engines.about import About, check_encoder
 from geopatch.engines.engine import Engine
 from geopatch.engines.entry import Channels, Entries, Metadata, entries_from, fitting_layout
 from geopatch.errors import ExistsError, GalleryError
@@ -28,7 +28,7 @@ class Batches:
     """Entries to write, of at most `BATCH` rows unless they came in larger ones."""
 
     engine: Engine
-    model: GeoPatch | None
+    load_model: Callable[[], GeoPatch | None]  # called where signals are to be encoded
     existing: str  # what happens to an id that is there already: error | replace | skip
     keep_windows: bool
     layouts: list[Channels] = field(default_factory=list)
@@ -100,9 +100,12 @@ class Batches:
         return [n for n, id in enumerate(ids) if id not in known]
 
     def _encoded(self, signals: Iterator[Signal], metadata: Iterable[Metadata] | None) -> Iterator[Entries]:
-        if self.model is None:
-            raise GalleryError("a gallery needs its model to take signals; open it with model=GeoPatch.load(folder)")
-        about = self.engine.about
+        model = self.load_model()
+        if model is None:
+            raise GalleryError(
+                "a gallery needs its model to take signals; open it with model=GeoPatch.load(folder), or --model"
+            )
+        about, order = self.engine.about, tuple(getattr(model, "channels_", None) or ())
         self.layouts = list(self.engine.layouts())
         rows = None if metadata is None else iter(metadata)
         while batch := list(islice(signals, BATCH)):
@@ -111,16 +114,16 @@ class Batches:
                 raise GalleryError("expected a row of metadata for each signal, got fewer rows than signals")
             wanted = self._wanted([signal.id for signal in batch])
             if wanted:
-                chosen = [self._arranged(batch[n].at_rate(about.rate_hz)) for n in wanted]
+                chosen = [self._arranged(batch[n].at_rate(about.rate_hz), order) for n in wanted]
                 kept = [texts[n] for n in wanted]
-                encoding = self.model.encode(chosen)
+                encoding = model.encode(chosen)
                 yield entries_from(encoding, chosen, about, metadata=kept, keep_windows=self.keep_windows)
         if rows is not None and next(rows, None) is not None:
             raise GalleryError("expected a row of metadata for each signal, got more rows than signals")
 
-    def _arranged(self, signal: Signal) -> Signal:
+    def _arranged(self, signal: Signal, order: Channels) -> Signal:
         """Channels in the order of the model's, or of windows with the same names that are there already."""
-        channels = self.engine.about.channels or tuple(getattr(self.model, "channels_", None) or ())
+        channels = self.engine.about.channels or order
         if channels or not signal.channels:
             return signal.arranged(channels)
         layout = fitting_layout(signal.channels, self.layouts)
@@ -128,15 +131,6 @@ class Batches:
             self.layouts.append(signal.channels)
             return signal
         return signal.arranged(layout)
-
-
-def check_encoder(about: About, encoder: str, what: str) -> None:
-    """Refuse vectors of another encoder than the gallery's."""
-    if encoder != about.encoder:
-        raise GalleryError(
-            f"this gallery holds vectors of the encoder {about.encoder}, {what} came from {encoder}; "
-            "use the model it was made with, or create another gallery"
-        )
 
 
 @dataclass(frozen=True)

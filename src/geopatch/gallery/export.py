@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from geopatch.engines.about import Widths
+from geopatch.engines.about import Widths, check_encoder
 from geopatch.engines.engine import Engine
 from geopatch.engines.entry import Entries, Value
 from geopatch.engines.filters import Filter, kind
@@ -24,13 +24,14 @@ def export_entries(engine: Engine, path: Path, where: Filter | None = None) -> i
     if path.suffix not in SUFFIXES:
         raise GalleryError(f"cannot export to {path.name}: expected a name that ends in {' or '.join(SUFFIXES)}")
     polars = _polars()
-    kinds = _kinds(engine.scan(BATCH, where))
-    schema = _schema(polars, engine.about.widths, kinds)
+    kinds, about = _kinds(engine.scan(BATCH, where)), engine.refresh()
+    schema = _schema(polars, about.widths, kinds)
     written = 0
 
     def batches(columns: Any, _predicate: Any, _rows: Any, _size: Any) -> Iterator[Any]:
         nonlocal written
         for entries in engine.scan(BATCH, where):
+            check_encoder(about, entries.encoder, "the rest, refitted meanwhile,")
             written += len(entries)
             frame = polars.DataFrame(_columns(entries, kinds), schema=schema)
             yield frame if columns is None else frame.select(columns)

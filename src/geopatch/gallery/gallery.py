@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from geopatch.data.recording import Recording, WindowConfig
-from geopatch.engines.about import About, about_model
+from geopatch.engines.about import About, about_model, check_encoder
 from geopatch.engines.engine import Engine
 from geopatch.engines.entry import Metadata
 from geopatch.engines.place import Place, create_engine, open_engine, upgrade_engine
 from geopatch.errors import GalleryError, one_of
-from geopatch.gallery.adding import EXISTING, Batches, check_encoder, cut_recording
+from geopatch.gallery.adding import EXISTING, Batches, cut_recording
+from geopatch.gallery.refit import StoredWindows, encoded_anew
 from geopatch.gallery.store import EntryStore, Report
 from geopatch.search.chance import Chances
 from geopatch.search.hit import Hits
@@ -23,6 +24,7 @@ from geopatch.signal import Signal
 if TYPE_CHECKING:
     from geopatch.estimator import GeoPatch
 
+LOADS = 3  # a refit beside us may change the encoder between the reading of its description and of its model
 G = TypeVar("G", bound="Gallery")
 
 
@@ -30,14 +32,17 @@ class Gallery(EntryStore):
     """Encoded windows under ids, with metadata to filter by.
 
     When a call that changes something returns, the change is on disk. One process at a time may write; any number
-    may read beside it. With a model, a gallery takes signals; without one, entries that were encoded before.
+    may read beside it. A gallery that was made with a model holds it, and takes signals; without one, it takes entries
+    that were encoded before.
 
     Parameters
     ----------
     engine : Engine
         What keeps the entries; `create` and `open` make it.
     model : GeoPatch, optional
-        The model whose vectors the gallery holds.
+        The model whose vectors the gallery holds, where that is loaded already or the gallery does not hold it.
+    device : str, default="auto"
+        Where the model that the gallery holds encodes: "cpu", "cuda", "cuda:N", or "auto".
 
     Examples
     --------
@@ -49,12 +54,45 @@ class Gallery(EntryStore):
     0
     """
 
-    def __init__(self, engine: Engine, model: GeoPatch | None = None) -> None:
+    def __init__(self, engine: Engine, model: GeoPatch | None = None, *, device: str = "auto") -> None:
         super().__init__(engine)
-        self.model = model
+        self._device = device
+        self._model: tuple[str, GeoPatch | None] | None = None  # of which encoder
         self.chances = Chances(engine)
         if model is not None:
             check_encoder(self.about, about_model(model).encoder, "the model")
+            self._model = (self.about.encoder, model)
+
+    @property
+    def model(self) -> GeoPatch | None:
+        """The model of its vectors: that it was opened with, or that it holds; None where there is neither.
+
+        The one that it holds is loaded when it is first needed, and again when the gallery was refitted.
+        """
+        loaded = self._model
+        if loaded is None or loaded[0] != self.about.encoder:
+            loaded = self._model = self._load()
+        return loaded[1]
+
+    def _load(self) -> tuple[str, GeoPatch | None]:
+        """The model that the gallery holds, and the encoder that the gallery has."""
+        for _ in range(LOADS):
+            encoder, blob = self.refresh().encoder, self.engine.model()
+            if blob is None:
+                return encoder, None
+            model = self._unpacked(blob)
+            own = about_model(model).encoder
+            if own == self.refresh().encoder:
+                break
+        check_encoder(self.about, own, "the model that it holds")
+        return own, model
+
+    def _unpacked(self, blob: bytes) -> GeoPatch:
+        from geopatch.estimator import GeoPatch
+        from geopatch.model.checkpoint import PackedCheckpoint
+
+        packed = PackedCheckpoint(blob, f"the model that the gallery {self.info().place} holds")
+        return GeoPatch.load(packed, device=self._device)
 
     @classmethod
     def create(cls: type[G], place: Place, encoder: GeoPatch | About) -> G:
@@ -65,7 +103,7 @@ class Gallery(EntryStore):
         place : path or str
             A folder that is not there yet, ``exact:FOLDER``, or ``postgresql://user@host:5432/database/gallery``.
         encoder : GeoPatch or About
-            The fitted model; its description is enough where only entries will be added.
+            The fitted model, which the gallery keeps; its description is enough where only entries will be added.
 
         Returns
         -------
@@ -77,11 +115,19 @@ class Gallery(EntryStore):
         ExistsError
             When there is something at this place.
         """
-        about = encoder if isinstance(encoder, About) else about_model(encoder)
-        return cls(create_engine(place, about), None if isinstance(encoder, About) else encoder)
+        if isinstance(encoder, About):
+            return cls(create_engine(place, encoder))
+        return cls(create_engine(place, about_model(encoder), _packed(encoder)), encoder)
 
     @classmethod
-    def open(cls: type[G], place: Place, *, model: GeoPatch | None = None, read_only: bool = False) -> G:
+    def open(
+        cls: type[G],
+        place: Place,
+        *,
+        model: GeoPatch | None = None,
+        read_only: bool = False,
+        device: str = "auto",
+    ) -> G:
         """Open a gallery that `create` made.
 
         Parameters
@@ -89,9 +135,12 @@ class Gallery(EntryStore):
         place : path or str
             Its folder or address.
         model : GeoPatch, optional
-            The model it was made with, to add and to search by signals.
+            The model it was made with, to add and to search by signals. Only needed where the gallery does not hold
+            it: it was made from an `About`, or by an earlier version.
         read_only : bool, default=False
             Whether to leave writing to others; any number of readers may be open beside one writer.
+        device : str, default="auto"
+            Where the model that the gallery holds encodes: "cpu", "cuda", "cuda:N", or "auto".
 
         Returns
         -------
@@ -109,7 +158,7 @@ class Gallery(EntryStore):
         """
         engine = open_engine(place, read_only=read_only)
         try:
-            return cls(engine, model)
+            return cls(engine, model, device=device)
         except GalleryError:
             engine.close()
             raise
@@ -267,7 +316,7 @@ class Gallery(EntryStore):
         """
         one_of("existing", existing, EXISTING)
         written = 0
-        for batch in Batches(self.engine, self.model, existing, keep_windows).of(items, metadata):
+        for batch in Batches(self.engine, lambda: self.model, existing, keep_windows).of(items, metadata):
             self.engine.put(batch)
             written += len(batch)
             if report is not None:
@@ -310,3 +359,61 @@ class Gallery(EntryStore):
         windows = cut_recording(recording, window, self.about)
         rows = [{**labels, **(metadata or {})} for labels in windows.labels]
         return self.add(windows.signals, metadata=rows, existing=existing, keep_windows=keep_windows, report=report)
+
+    def refit(self, estimator: GeoPatch | None = None, *, report: Report | None = None) -> GeoPatch:
+        """Fit a new model on the gallery's own windows, without labels, and encode all entries with it.
+
+        The new model, its description and the new vectors take the place of the old ones in one change, whole or not
+        at all. Readers go on with the old ones until then, and with the new ones from then on, without being opened
+        again. Ids, places, metadata and windows stay.
+
+        Parameters
+        ----------
+        estimator : GeoPatch, optional
+            Settings of the new model, which need not be fitted; by default those of the present model, and those of
+            ``GeoPatch()`` where the gallery has none.
+        report : callable, optional
+            Called with the number of entries encoded so far.
+
+        Returns
+        -------
+        GeoPatch
+            The new model, which the gallery now holds.
+
+        Raises
+        ------
+        GalleryError
+            When the gallery is empty, or does not keep the values of all its windows.
+        SignalError
+            When a model cannot be fitted on its windows, as they differ in their number of channels.
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile
+        >>> from geopatch import GeoPatch
+        >>> model = GeoPatch(max_steps=1, width=16, embedding=8).fit(np.sin(np.arange(640.0)).reshape(10, 64))
+        >>> with tempfile.TemporaryDirectory() as folder, Gallery.create(f"{folder}/gallery", model) as gallery:
+        ...     _ = gallery.add(np.cos(np.arange(1280.0)).reshape(20, 64))
+        ...     refitted = gallery.refit()
+        ...     gallery.search("3", k=1)[0].id in gallery, refitted is gallery.model
+        (True, True)
+        """
+        from sklearn.base import clone
+
+        from geopatch.estimator import GeoPatch
+
+        windows = StoredWindows(self.engine)
+        settings = estimator if estimator is not None else self.model or GeoPatch(device=self._device)
+        model: GeoPatch = clone(settings).fit(windows)
+        about, indexed = about_model(model), self.info().indexed
+        self.engine.rewrite(about, _packed(model), encoded_anew(self.engine, model, about, report))
+        self._model = (about.encoder, model)
+        if indexed:
+            self.optimize()
+        return model
+
+
+def _packed(model: GeoPatch) -> bytes:
+    from geopatch.model.checkpoint import pack_checkpoint
+
+    return pack_checkpoint(model.encoder_, model.card_)

@@ -17,7 +17,7 @@ from geopatch.engines.engine import Contents, Engine, Info, Shortlist
 from geopatch.engines.entry import PLACE_FIELDS, Channels, Entries, Value, checked_metadata
 from geopatch.engines.filters import Filter, Where, as_filter, field_names
 from geopatch.engines.place import Place, create_engine
-from geopatch.errors import ConfigError, GalleryError, NotFoundError, at_least, one_of
+from geopatch.errors import ConfigError, NotFoundError, at_least, one_of
 from geopatch.gallery.export import export_entries
 from geopatch.notebook import table
 
@@ -37,8 +37,20 @@ class EntryStore:
 
     @property
     def about(self) -> About:
-        """The encoder whose vectors are kept."""
+        """The encoder whose vectors are kept, as of the last call that read something."""
         return self.engine.about
+
+    def refresh(self) -> About:
+        """Read anew which encoder the gallery has: another process may have refitted it.
+
+        Searches do this by themselves.
+
+        Returns
+        -------
+        About
+            The encoder whose vectors are kept now.
+        """
+        return self.engine.refresh()
 
     def remove(self, ids: str | Sequence[str] | None = None, *, where: Where = None, missing: str = "error") -> int:
         """Take entries out, by their ids or by a filter: all of them in one change.
@@ -172,8 +184,6 @@ class EntryStore:
         """
         at_least("k", k, 1)
         queries = np.ascontiguousarray(embedding, dtype=np.float32)
-        if queries.ndim != 2 or queries.shape[1] != self.about.widths.embedding:
-            raise GalleryError(f"expected queries (Q, {self.about.widths.embedding}), got shape {queries.shape}")
         return self.engine.shortlist(queries, k, self._filter(where))
 
     def count(self, where: Where = None) -> int:
@@ -212,7 +222,7 @@ class EntryStore:
         return self.engine.layouts()
 
     def copy(self, to: Place, *, where: Where = None, report: Report | None = None) -> int:
-        """Make a new gallery with the same entries, also of another engine.
+        """Make a new gallery with the same model and entries, also of another engine.
 
         Parameters
         ----------
@@ -227,9 +237,14 @@ class EntryStore:
         -------
         int
             How many entries were copied.
+
+        Raises
+        ------
+        GalleryError
+            When the gallery is refitted meanwhile.
         """
-        copied, batches = 0, self.scan(where=where)
-        with closing(create_engine(to, self.about)) as target:
+        copied, batches, model = 0, self.scan(where=where), self.engine.model()
+        with closing(create_engine(to, self.refresh(), model)) as target:
             for entries in batches:
                 target.put(entries)
                 copied += len(entries)

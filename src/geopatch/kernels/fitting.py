@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -51,7 +52,6 @@ class KernelFit:
     token_mean: Tensor  # (TOKEN_FEATURES,)
     token_scale: Tensor  # (TOKEN_FEATURES,)
     token_moments: Moments
-    token_views: int = 0
 
     def add(
         self,
@@ -66,7 +66,7 @@ class KernelFit:
         count = min(max(VIEWS // len(windows), MIN_VIEWS), MAX_VIEWS)
         size = max(BATCH_VIEWS // count, 1)
         done = 0
-        for index in shuffled(len(windows), len(windows) + self.moments.windows).split(size):
+        for index in torch.arange(len(windows)).split(size):
             batch = evened(half, treat(windows.rows(index)))
             seen = views.draw(batch, count)
             values = copies(seen.windows.values.transpose(1, 2).contiguous(), half.layout)
@@ -74,18 +74,19 @@ class KernelFit:
             placed = ((shares - self.mean) / self.scale) @ self.basis
             own = None if labels is None else labels[index].to(placed.device)
             self.moments.add(placed.unflatten(0, (len(batch), count)), own)
-            if self.token_views < TOKEN_VIEWS:
-                self._add_tokens(half, batch, seen, values, count)
+            self._add_tokens(half, batch, seen, values, count, min(TOKEN_VIEWS / (count * len(windows)), 1.0))
             if report is not None:
                 done += len(index)
                 report(done)
 
-    def _add_tokens(self, half: KernelHalf, batch: WindowBatch, seen: View, values: Tensor, count: int) -> None:
-        """The tokens of some views less those of their window at the places that they came from."""
-        used = min(count, -(-TOKEN_VIEWS // 256))
-        rows = (
-            torch.arange(len(batch), device=values.device)[:, None] * count + torch.arange(used, device=values.device)
-        ).flatten()
+    def _add_tokens(
+        self, half: KernelHalf, batch: WindowBatch, seen: View, values: Tensor, count: int, share: float
+    ) -> None:
+        """The tokens of a share of the views, less those of their window at the places that they came from."""
+        used = math.ceil(share * count)  # views of a window
+        batch = batch.rows(slice(0, math.ceil(share * count * len(batch) / used)))
+        window = torch.arange(len(batch), device=values.device)[:, None]
+        rows = (window * count + torch.arange(used, device=values.device)).flatten()
         scaffold = half.scaffold(batch.lengths)
         centre = scaffold.centres
         clean = copies(batch.values.transpose(1, 2).contiguous(), half.layout)
@@ -96,12 +97,41 @@ class KernelFit:
         still = self._tokens(half, clean.repeat_interleave(used, 0), source)
         valid = scaffold.valid
         self.token_moments.add_pairs((moved - still)[valid.repeat_interleave(used, 0)], own[valid])
-        self.token_views += len(rows)
 
     def _tokens(self, half: KernelHalf, values: Tensor, centre: Tensor) -> Tensor:
         spans = spans_round(centre, half.layout.length)
         shares = span_features(values, half.mixes, half.bias, half.layout, *spans)
         return (shares - self.token_mean) / self.token_scale
+
+    def tensors(self) -> dict[str, Tensor]:
+        """By name, as a file holds them; the leading directions in 16 bits, which is all they have."""
+        own = {name: getattr(self, name) for name in ("mean", "scale", "token_mean", "token_scale")}
+        moments = {f"moments.{name}": value for name, value in self.moments.tensors().items()}
+        tokens = {f"token_moments.{name}": value for name, value in self.token_moments.tensors().items()}
+        parts = {**own, **moments, **tokens, "basis": self.basis.half()}
+        return {name: value.cpu().contiguous() for name, value in parts.items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> KernelFit:
+        """Read what `tensors` returns."""
+        moments, tokens = (
+            Moments.from_tensors({name.removeprefix(prefix): value for name, value in tensors.items()})
+            for prefix in ("moments.", "token_moments.")
+        )
+        return cls(
+            tensors["mean"],
+            tensors["scale"],
+            tensors["basis"].float(),
+            moments,
+            tensors["token_mean"],
+            tensors["token_scale"],
+            tokens,
+        )
+
+    def to(self, device: torch.device | str) -> KernelFit:
+        """The same on a device."""
+        moved = {name: value.to(device) for name, value in self.tensors().items()}
+        return KernelFit.from_tensors(moved)
 
     def solve(self, half: KernelHalf) -> None:
         """Put the map into the half."""

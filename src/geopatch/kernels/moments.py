@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,6 +58,17 @@ class Moments:
         if labels is not None:
             self.class_total.index_add_(0, labels, mean.double())
             self.class_windows += labels.bincount(minlength=len(self.class_windows))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """By name, as a file holds them."""
+        named = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value if isinstance(value, Tensor) else torch.tensor(value) for name, value in named.items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> Moments:
+        """Read what `tensors` returns."""
+        values: dict[str, Any] = {item.name: tensors[item.name] for item in fields(cls)}
+        return cls(**{**values, "spare": float(values["spare"]), "windows": int(values["windows"])})
 
     @property
     def mean(self) -> Tensor:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -11,12 +15,12 @@ from geopatch.kernels.bank import BIAS_WINDOWS, GROUPS, TRIPLES, Layout, quantil
 
 def features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
     """Shares (B, FEATURES) of places at which a response exceeds its bias, for copies (B, copies, C, T) of windows."""
-    return torch_transform.features(copies, mixes, bias, layout)
+    return _routines(copies).features(copies, mixes, bias, layout)
 
 
 def span_features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor) -> Tensor:
     """Shares (B, K, TOKEN_FEATURES) of the places inside spans from starts to stops (B, K), in samples."""
-    return torch_transform.span_features(copies, mixes, bias, layout, starts, stops)
+    return _routines(copies).span_features(copies, mixes, bias, layout, starts, stops)
 
 
 def learn_bias(copies: Tensor, mixes: Tensor, layout: Layout) -> Tensor:
@@ -29,3 +33,17 @@ def learn_bias(copies: Tensor, mixes: Tensor, layout: Layout) -> Tensor:
         place = (levels[group] * (ranked.shape[1] - 1)).long()
         bias[group] = ranked.gather(1, place[:, None]).squeeze(1)
     return bias
+
+
+def _routines(copies: Tensor) -> Any:
+    """The compiled routines for windows on the CPU, torch's otherwise."""
+    return _compiled() if copies.device.type == "cpu" else torch_transform
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> Any:
+    if find_spec("numba") is None:
+        return torch_transform
+    from geopatch.kernels import compiled
+
+    return compiled

@@ -111,7 +111,9 @@ class Chances:
         """What the scores of a search mean; None without a model, and where nothing that it compares is stored."""
         if model is None:
             if options.max_chance is not None:
-                raise GalleryError("max_chance needs the gallery's model; give model=GeoPatch.load(folder)")
+                raise GalleryError(
+                    "max_chance needs a model, and this gallery holds none; give model=GeoPatch.load(folder)"
+                )
             return None
         with self._lock:
             try:

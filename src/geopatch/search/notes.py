@@ -21,7 +21,7 @@ WHITE = 23.2  # 99 % of chi-square with LAGS degrees of freedom
 Values = npt.NDArray[np.float64]
 
 
-def query_notes(window: Signal | None, encoder: Encoder | None) -> tuple[str, ...]:
+def query_notes(window: Signal | None, encoder: Encoder | None = None) -> tuple[str, ...]:
     """A sentence for each doubt; none where the values of the query are not known."""
     if window is None:
         return ()

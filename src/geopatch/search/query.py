@@ -33,10 +33,13 @@ TEMPOS = (0.0, -0.05, 0.05)
 class Searchable(Protocol):
     """A gallery, as far as a search is concerned."""
 
-    model: GeoPatch | None
+    @property
+    def model(self) -> GeoPatch | None: ...
 
     @property
     def about(self) -> About: ...
+
+    def refresh(self) -> About: ...
 
     def get(self, id: str) -> Entries: ...
 
@@ -108,15 +111,20 @@ class EncodedQuery:
 
 
 def model_of(gallery: Searchable, model: GeoPatch | None) -> GeoPatch | None:
-    """The model to search with: `model`, if it is the gallery's, or the one that the gallery was opened with."""
-    if model is None or model is gallery.model:
-        return gallery.model
+    """The model to search with, if it is the gallery's; None stands for the one that the gallery has."""
+    if model is None:
+        return None
     if (encoder := about_model(model).encoder) != gallery.about.encoder:
         raise GalleryError(
             f"this gallery holds vectors of the encoder {gallery.about.encoder}, the model is {encoder}; "
             "search with the model it was made with"
         )
     return model
+
+
+def loaded_model(gallery: Searchable, model: GeoPatch | None) -> GeoPatch | None:
+    """`model`, or the one that the gallery has, which is loaded where it is needed only."""
+    return gallery.model if model is None else model
 
 
 def encode_queries(
@@ -138,6 +146,7 @@ def encode_queries(
 
 def at_tempos(gallery: Searchable, queries: Sequence[EncodedQuery], model: GeoPatch | None) -> list[EncodedQuery]:
     """Each query with itself at the other tempos, all encoded together. They share id, record and place."""
+    model = loaded_model(gallery, model)
     if model is None:
         raise GalleryError("other tempos are encoded by the gallery's model; give model=GeoPatch.load(folder)")
     tempos = [tempo for tempo in TEMPOS if tempo]
@@ -226,8 +235,11 @@ def _joined_anchors(windows: Sequence[Signal], start_s: float, length: int) -> n
 
 def _encode(gallery: Searchable, signals: Sequence[Signal], model: GeoPatch | None) -> list[EncodedQuery]:
     """Signals encoded together, at the rate and in the order of channels of the gallery."""
+    model = loaded_model(gallery, model)
     if model is None:
-        raise GalleryError("searching by a signal needs the gallery's model; give model=GeoPatch.load(folder)")
+        raise GalleryError(
+            "searching by a signal needs the gallery's model; give model=GeoPatch.load(folder), or --model"
+        )
     ready = _arranged(gallery, [signal.at_rate(gallery.about.rate_hz) for signal in signals])
     numbered = [replace(signal, id=str(n)) for n, signal in enumerate(ready)]  # two queries may have one id
     entries = entries_from(model.encode(numbered), numbered, gallery.about, keep_windows=False)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from geopatch.engines.engine import Shortlist
 from geopatch.engines.entry import Entries
-from geopatch.errors import ConfigError, NotFoundError
+from geopatch.errors import ConfigError, GalleryError, GeoPatchError, NotFoundError
 from geopatch.search.candidates import shortlists
 from geopatch.search.certificate import Certifier, cosine_doubt
 from geopatch.search.chance import Chances
 from geopatch.search.hit import Hit, Hits
 from geopatch.search.notes import query_notes
 from geopatch.search.options import SearchOptions
-from geopatch.search.query import EncodedQuery, Query, Searchable, Span, at_tempos, encode_queries, model_of
+from geopatch.search.query import (
+    EncodedQuery,
+    Query,
+    Searchable,
+    Span,
+    at_tempos,
+    encode_queries,
+    loaded_model,
+    model_of,
+)
 from geopatch.search.ranking import Certify, Ranking, hits_of, rank
 from geopatch.signal import Signal
 
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
 
 CHUNK = 32  # queries whose candidates are in memory together
 MAX_RETRIES = 2  # a writer beside us may remove an entry between the shortlist and its reading
+T = TypeVar("T")
 
 
 class Measured(Searchable, Protocol):
@@ -41,26 +51,47 @@ def search_batch(
     """The hits of each of several queries, encoded and scored together; `Gallery.search_batch` says more."""
     if isinstance(queries, (str, Signal, Span)):
         raise ConfigError("search_batch takes a list of queries; give one query to search")
-    used = model_of(gallery, model)
-    return [
-        hits
-        for start in range(0, len(queries), CHUNK)
-        for hits in _search_chunk(gallery, queries[start : start + CHUNK], options, used)
-    ]
+
+    def search() -> list[Hits]:
+        used = model_of(gallery, model)
+        return [
+            hits
+            for start in range(0, len(queries), CHUNK)
+            for hits in _search_chunk(gallery, queries[start : start + CHUNK], options, used)
+        ]
+
+    return with_one_encoder(gallery, search)
+
+
+def with_one_encoder(gallery: Searchable, work: Callable[[], T]) -> T:
+    """What `work` returns, done again where the gallery was refitted meanwhile: vectors of two encoders never meet."""
+    for _ in range(MAX_RETRIES + 1):
+        encoder = gallery.refresh().encoder
+        try:
+            result = work()
+        except GeoPatchError:
+            if gallery.refresh().encoder == encoder:
+                raise
+        else:
+            if gallery.refresh().encoder == encoder:
+                return result
+    raise GalleryError("the gallery was refitted again and again while it was searched; search again")
 
 
 def _search_chunk(
     gallery: Measured, queries: Sequence[Query | EncodedQuery], options: SearchOptions, model: GeoPatch | None
 ) -> list[Hits]:
+    of_queries = gallery.about.encoder
     encoded = encode_queries(gallery, queries, model)
     if options.tempos:
         encoded = at_tempos(gallery, encoded, model)
     near, entries = _candidates(gallery, encoded, options)
-    encoder = None if model is None else model.encoder_
-    notes = [query_notes(query.window, encoder) for query in encoded]
     if entries is None:
-        return [Hits(notes=lines) for lines in notes]
-    chance = gallery.chances.measure(options, model)
+        return [Hits(notes=query_notes(query.window)) for query in encoded]
+    if entries.encoder != of_queries:
+        raise GalleryError("the gallery was refitted during the search; search again")  # as `with_one_encoder` does
+    used = loaded_model(gallery, model)
+    chance, encoder = gallery.chances.measure(options, used), None if used is None else used.encoder_
     indexed = gallery.info().indexed if options.certify else 0
     results = []
     for query, one in zip(encoded, near, strict=True):
@@ -70,7 +101,7 @@ def _search_chunk(
         results.append(hits_of(ranking, options, certify, encoder, chances))
     if options.windows and not options.ranking.needs_windows:
         results = _with_windows(gallery, results)
-    return [Hits(hits, lines) for hits, lines in zip(results, notes, strict=True)]
+    return [Hits(hits, query_notes(query.window, encoder)) for hits, query in zip(results, encoded, strict=True)]
 
 
 def _certify(ranking: Ranking, near: Shortlist, options: SearchOptions, indexed: int) -> Certify:

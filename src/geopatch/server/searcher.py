@@ -15,7 +15,7 @@ from geopatch.gallery import Gallery
 from geopatch.search.hit import Hits
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import EncodedQuery, Span, encode_queries
-from geopatch.search.run import search_batch
+from geopatch.search.run import search_batch, with_one_encoder
 from geopatch.server.answers import hit_out, query_out
 from geopatch.server.refusal import RefusedError
 from geopatch.signal import Signal
@@ -64,6 +64,9 @@ class Searcher:
 
     def answer(self, requests: Sequence[SearchRequest]) -> list[Outcome]:
         """An outcome for each request; one that cannot be answered spoils no other."""
+        return with_one_encoder(self.gallery, lambda: self._outcomes(requests))
+
+    def _outcomes(self, requests: Sequence[SearchRequest]) -> list[Outcome]:
         queries = self._encode([request.query for request in requests])
         groups: dict[str, list[int]] = defaultdict(list)
         for n, request in enumerate(requests):
@@ -86,7 +89,7 @@ class Searcher:
 
     def _encode_group(self, queries: Sequence[str | Span | Signal]) -> list[EncodedQuery | GeoPatchError]:
         try:
-            return [*encode_queries(self.gallery, queries, self.gallery.model)]
+            return [*encode_queries(self.gallery, queries, None)]
         except GeoPatchError as error:
             return [error] if len(queries) == 1 else [self._encode_group([query])[0] for query in queries]
 

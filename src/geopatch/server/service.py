@@ -137,6 +137,8 @@ class SearchService:
         self.metrics = Metrics()
         self.records = RecordStore(gallery)
         self.place = gallery.info().place
+        # How many the model takes, 0 without a model. A refit, on the gallery's own windows, does not change that.
+        self.channels = 0 if gallery.model is None else int(gallery.model.encoder_.config.channels)
         self.reading = asyncio.Semaphore(MAX_READS)
         self._searchers = searchers or [Searcher(gallery)]
         self._batcher: Batcher[SearchRequest, bytes] = Batcher(
@@ -167,11 +169,6 @@ class SearchService:
         if self._writer is None:
             raise RefusedError(403, "this server writes nothing: it was started without --write-token-file")
         return self._writer
-
-    @property
-    def channels(self) -> int:
-        """How many the model takes; 0 without a model."""
-        return 0 if self.gallery.model is None else int(self.gallery.model.encoder_.config.channels)
 
     async def search(
         self, query: str | Span | Signal, options: SearchOptions, *, explain: bool = False, hit: str | None = None

@@ -23,7 +23,14 @@ KEEP_ALIVE_S, BACKLOG = 75, 2048
 SWITCH_S = 1e-4
 
 
-def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: Callable[[str], None]) -> None:
+def serve(
+    place: Place,
+    model: GeoPatch | None,
+    settings: Settings,
+    *,
+    started: Callable[[str], None],
+    device: str = "auto",
+) -> None:
     """Serve a gallery until SIGTERM or SIGINT.
 
     Parameters
@@ -31,11 +38,14 @@ def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: 
     place : str, Path or URL
         Where the gallery is.
     model : GeoPatch or None
-        The model it was made with; without one only stored windows and records can be searched by.
+        The model it was made with, where the gallery does not hold it; without any, only stored windows and records
+        can be searched by.
     settings : Settings
         Where to listen and who may use it.
     started : callable
         Called with the address when requests are taken.
+    device : str, default="auto"
+        Where the model that the gallery holds encodes.
 
     Raises
     ------
@@ -53,9 +63,9 @@ def serve(place: Place, model: GeoPatch | None, settings: Settings, *, started: 
     from geopatch.server.connections import limited_protocol
     from geopatch.server.worker import Worker, collect_rarely
 
-    gallery = Gallery.open(place, model=model, read_only=True)
-    writable = Gallery.open(place, model=model) if settings.write_token is not None else None
-    workers = [Worker(place, model) for _ in range(settings.workers)]
+    gallery = Gallery.open(place, model=model, read_only=True, device=device)
+    writable = Gallery.open(place, model=model, device=device) if settings.write_token is not None else None
+    workers = [Worker(place, model, device=device) for _ in range(settings.workers)]
     app = create_app(gallery, settings, writable=writable, searchers=workers)
     config = uvicorn.Config(
         app,

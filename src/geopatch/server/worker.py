@@ -51,8 +51,9 @@ log = logging.getLogger(__name__)
 class Worker:
     """The process as the server sees it: started when it is first needed, and again when it was killed."""
 
-    def __init__(self, place: Place, model: GeoPatch | None) -> None:
+    def __init__(self, place: Place, model: GeoPatch | None, *, device: str = "auto") -> None:
         self._place, self._model = os.fspath(place), model
+        self._device = device if model is None else model.device
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -91,10 +92,13 @@ class Worker:
             self._process = None
 
     def _setup(self, folder: Path) -> dict[str, str | None]:
-        if self._model is None:
-            return {"place": self._place, "model": None}
-        save_checkpoint(self._model.encoder_, self._model.card_, folder)
-        return {"place": self._place, "model": str(folder), "device": self._model.device}
+        if self._model is not None:
+            save_checkpoint(self._model.encoder_, self._model.card_, folder)
+        return {
+            "place": self._place,
+            "model": None if self._model is None else str(folder),
+            "device": self._device,
+        }
 
 
 def _stdin(process: subprocess.Popen[bytes]) -> BinaryIO:
@@ -136,9 +140,8 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     from threadpoolctl import threadpool_limits
 
     setup, _ = receive(requests)
-    model = None if setup["model"] is None else GeoPatch.load(setup["model"], device=setup["device"])
     with ExitStack() as stack:
-        gallery = stack.enter_context(Gallery.open(setup["place"], model=model, read_only=True))
+        gallery = stack.enter_context(_opened(**setup))
         stack.enter_context(threadpool_limits(1))
         searcher, place = Searcher(gallery), gallery.info().place
         searcher.begin()
@@ -146,6 +149,15 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
         send(answers, {})
         while True:
             send_answers(answers, _outcomes(searcher, receive_requests(requests), place))
+
+
+def _opened(place: str, model: str | None, device: str) -> Gallery:
+    """The gallery with the model that it holds: it may have been refitted since the server was started with another."""
+    gallery = Gallery.open(place, read_only=True, device=device)
+    if gallery.model is not None or model is None:
+        return gallery
+    gallery.close()
+    return Gallery.open(place, model=GeoPatch.load(model, device=device), read_only=True, device=device)
 
 
 def _outcomes(searcher: Searcher, requests: Sequence[SearchRequest], place: str) -> list[bytes | RefusedError]:

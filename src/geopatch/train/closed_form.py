@@ -67,7 +67,9 @@ def fit_kernels(
     if state is None:
         classes = 0 if labels is None else int(labels.max()) + 1
         state = start(half, windows, treat, views, classes, seed)
+    else:
+        state = state.to(device)
     state.add(half, windows, treat, views, labels, report)
     state.solve(half)
     encoder.cpu()
-    return state
+    return state.to("cpu")
