@@ -135,7 +135,7 @@ def test_a_sample_is_spread_over_all_numbers() -> None:
 
 @pytest.fixture(scope="module")
 def model() -> GeoPatch:
-    config = ModelConfig(patch_length=8, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+    config = ModelConfig(halves=("learned",), patch_length=8, max_patches=4, width=16, embedding=8, layers=1, heads=1)
     train = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=8)
     return GeoPatch(model=config, train=train, device="cpu").fit(waves(32))
 
@@ -196,10 +196,15 @@ def test_without_values_dtw_and_without_a_model_nothing_is_said(tmp_path: Path, 
         made.add(waves(20), keep_windows=False)
         assert made.chances.measure(SearchOptions(scorer="dtw"), model) is None
         id = next(made.scan()).ids[0]
-    with Gallery.open(tmp_path / "gallery", read_only=True) as bare:
-        assert all(hit.chance is None for hit in bare.search(id))
+    with Gallery.open(tmp_path / "gallery", read_only=True) as light:
+        assert all(hit.chance is None for hit in light.search(id))
+        assert all(hit.chance is not None for hit in light.search(id, max_chance=20.0))
+        assert all(hit.chance is not None for hit in light.search(id))  # loaded by now
+    with Gallery.create(tmp_path / "bare", ABOUT) as bare:
+        bare.add(entries_of(20))
+        assert all(hit.chance is None for hit in bare.search("w1"))
         with pytest.raises(GalleryError, match="max_chance needs a model"):
-            bare.search(id, max_chance=0.1)
+            bare.search("w1", max_chance=0.1)
 
 
 def test_the_sample_is_drawn_anew_when_the_gallery_has_grown(tmp_path: Path, model: GeoPatch) -> None:

@@ -74,6 +74,12 @@ class Gallery(EntryStore):
             loaded = self._model = self._load()
         return loaded[1]
 
+    @property
+    def loaded_model(self) -> GeoPatch | None:
+        """The model, where it is in memory already."""
+        loaded = self._model
+        return loaded[1] if loaded is not None and loaded[0] == self.about.encoder else None
+
     def _load(self) -> tuple[str, GeoPatch | None]:
         """The model that the gallery holds, and the encoder that the gallery has."""
         for _ in range(LOADS):

@@ -56,7 +56,7 @@ class Hit:
         The warp of the query that scored best; 0 is the query as it is.
     chance : float, optional
         How many windows of a gallery of this size would score as much by chance: much less than 1 for a hit that has
-        something to do with the query. None where the search had no model.
+        something to do with the query. None where the search had no model, which one by a stored id does not load.
     """
 
     id: str

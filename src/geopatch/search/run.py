@@ -40,6 +40,9 @@ class Measured(Searchable, Protocol):
 
     chances: Chances
 
+    @property
+    def loaded_model(self) -> GeoPatch | None: ...
+
 
 def search_batch(
     gallery: Measured,
@@ -90,7 +93,7 @@ def _search_chunk(
         return [Hits(notes=query_notes(query.window)) for query in encoded]
     if entries.encoder != of_queries:
         raise GalleryError("the gallery was refitted during the search; search again")  # as `with_one_encoder` does
-    used = loaded_model(gallery, model)
+    used = _model_at_hand(gallery, encoded, options, model)
     chance, encoder = gallery.chances.measure(options, used), None if used is None else used.encoder_
     indexed = gallery.info().indexed if options.certify else 0
     results = []
@@ -102,6 +105,16 @@ def _search_chunk(
     if options.windows and not options.ranking.needs_windows:
         results = _with_windows(gallery, results)
     return [Hits(hits, query_notes(query.window, encoder)) for hits, query in zip(results, encoded, strict=True)]
+
+
+def _model_at_hand(
+    gallery: Measured, queries: Sequence[EncodedQuery], options: SearchOptions, model: GeoPatch | None
+) -> GeoPatch | None:
+    """The model, for the scale of values and for chance; stored queries alone do not have it loaded."""
+    needed = options.ranking.needs_windows or options.max_chance is not None
+    if needed or model is not None or not all(query.stored for query in queries):
+        return loaded_model(gallery, model)
+    return gallery.loaded_model
 
 
 def _certify(ranking: Ranking, near: Shortlist, options: SearchOptions, indexed: int) -> Certify:
