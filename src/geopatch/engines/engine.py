@@ -341,7 +341,7 @@ SELECT channels FROM layout WHERE channels IS NOT NULL
 def spread_numbers(first: int, last: int, count: int) -> list[int]:
     """Whole numbers from `first` to `last`: one drawn from each of `count` equal parts, always the same."""
     edges = np.linspace(first, last + 1, count + 1)
-    return np.random.default_rng(0).uniform(edges[:-1], edges[1:]).astype(np.int64).tolist()
+    return [int(number) for number in np.random.default_rng(0).uniform(edges[:-1], edges[1:])]
 
 
 def check_queries(embedding: npt.NDArray[np.float32], about: About) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SAMPLE = 256  # stored windows that the reference windows are compared with
 DISTANCE_REFERENCES, DISTANCE_SAMPLE = 64, 32  # where values are compared, which takes far longer than tokens
-TAIL_SHARE, TAIL_LEAST = 0.003, 100  # the largest scores, by which the rest of the distribution is extrapolated
+EXCESS_SHARE, EXCESS_LEAST = 0.003, 100  # the largest scores, by which the rest of the distribution is extrapolated
 GROWTH = 1.5  # by which a gallery grows or shrinks before its sample is drawn anew
 MOST_FILTERS = 64  # whose counts are remembered
 CLOSEST = 1e-9  # below this, a score is the largest that there can be
@@ -52,7 +52,9 @@ class NullScores:
         known = np.asarray(scores, dtype=np.float64).ravel()
         self.nearness = np.sort(self._nearness(known[known > -math.inf]))
         count = len(self.nearness)
-        self.exceeding = min(max(round(TAIL_SHARE * count), TAIL_LEAST), count // 2)  # how many scores make the tail
+        self.exceeding = min(
+            max(round(EXCESS_SHARE * count), EXCESS_LEAST), count // 2
+        )  # by how many scores it is extrapolated
         self.threshold = float(self.nearness[count - self.exceeding - 1]) if self.exceeding else math.inf
         beyond = self.nearness[count - self.exceeding :] - self.threshold
         self.scale = max(float(beyond.mean()), CLOSEST) if self.exceeding else math.nan
@@ -155,9 +157,6 @@ class Chances:
     def _scores(self, entries: Entries, options: SearchOptions, model: GeoPatch) -> Numbers:
         """The scores of reference windows with stored ones (R, N)."""
         references, scorer = self._encoded(model), options.ranking
-        if scorer.needs_windows:
-            references = references.take(range(min(len(references), DISTANCE_REFERENCES)))
-            entries = self._engine.fetch(entries.ids[:DISTANCE_SAMPLE])
         cosine = references.embedding @ entries.embedding.T
         with one_thread():
             rows = [
@@ -165,11 +164,12 @@ class Chances:
                 for n in range(len(references))
             ]
         scores = np.asarray(rows, dtype=np.float64)
-        return (
-            scores
-            if scorer.distance is None
-            else scores - scorer.weight * _distances(references, entries, options, model)
-        )
+        if scorer.distance is None:
+            return scores
+        some = references.take(range(min(len(references), DISTANCE_REFERENCES)))
+        distances = _distances(some, self._engine.fetch(entries.ids[:DISTANCE_SAMPLE]), options, model)
+        completed: Numbers = scores - scorer.weight * _completed(distances, scores)
+        return completed
 
     def _encoded(self, model: GeoPatch) -> Entries:
         if self._references is None:
@@ -177,6 +177,19 @@ class Chances:
             signals = reference_signals(about.length, encoder.level.tolist(), encoder.spread.tolist(), about.rate_hz)
             self._references = entries_from(model.encode(signals), signals, about, keep_windows=True)
         return self._references
+
+
+def _completed(distances: Numbers, scores: Numbers) -> Numbers:
+    """Distances of all pairs, as the known ones go with the scores and scatter round that; NaN where none is known."""
+    first = scores[: distances.shape[0], : distances.shape[1]]
+    known = ~np.isnan(distances) & np.isfinite(first)
+    if not known.any():
+        return np.full(scores.shape, np.nan)
+    level, spread = float(first[known].mean()), max(float(first[known].var()), CLOSEST)
+    slope = float(((first[known] - level) * distances[known]).mean()) / spread
+    expected = float(distances[known].mean()) + slope * (scores - level)
+    scatter = distances[known] - expected[: first.shape[0], : first.shape[1]][known]
+    return np.maximum(expected + np.random.default_rng(0).choice(scatter, size=scores.shape), 0.0)
 
 
 def _distances(references: Entries, entries: Entries, options: SearchOptions, model: GeoPatch) -> Numbers:
