@@ -83,6 +83,9 @@ class Memory:
     def scan(self, batch_size: int, where: Filter | None = None) -> Iterator[Entries]:
         return (entry for entry in self.held.values() if where is None or where.matches(entry.fields(0)))
 
+    def sample(self, count: int) -> tuple[str, ...]:
+        return tuple(self.held)[:: -(-len(self.held) // count) or 1]
+
     def contents(self) -> Contents:
         return contents_from([], [(name, v, 1) for e in self.held.values() for name, v in e.metadata[0].items()])
 

@@ -132,7 +132,7 @@ def test_figures_of_all_hits_and_of_the_best(run: Run, place: Path, tmp_path: Pa
 def test_nothing_found_is_no_error(run: Run, place: Path) -> None:
     asked = ["gallery", "--id", stored(place), "--where", "label == 'nothing'"]
     assert run(*asked).out == "no hits\n"
-    assert json.loads(run(*asked, "--json", "--plot", "never.png").out) == {"hits": [], "figures": []}
+    assert json.loads(run(*asked, "--json", "--plot", "never.png").out) == {"hits": [], "notes": [], "figures": []}
 
 
 def test_every_mistake_is_one_line(run: Run, place: Path) -> None:

@@ -16,7 +16,7 @@ from geopatch.errors import ConfigError, DataError, GeoPatchError, one_of
 from geopatch.search.options import SearchOptions
 
 if TYPE_CHECKING:
-    from geopatch.search import Hit, Span
+    from geopatch.search import Hit, Hits, Span
     from geopatch.signal import Signal
 
 FIGURES = (".png", ".svg")
@@ -86,6 +86,8 @@ def command(
     with Gallery.open(gallery, model=estimator, read_only=True, device=device) as opened:
         wanted = _query(query, id, row, record, start, stop, opened.about.rate_hz)
         hits = opened.search(wanted, options=search_options)
+    for note in hits.notes:
+        click.echo(f"note: {note}", err=True)
     if pictures and hits:
         _draw(hits, wanted, pictures)
     if as_json:
@@ -194,9 +196,9 @@ def _draw(hits: Sequence[Hit], wanted: Signal | Span | str, pictures: Sequence[P
     plot.save(plot.alignment(query, hits[0]), pictures[1])
 
 
-def _as_json(hits: Sequence[Hit], explain: bool, pictures: Sequence[Path]) -> dict[str, Any]:
+def _as_json(hits: Hits, explain: bool, pictures: Sequence[Path]) -> dict[str, Any]:
     rows = [{**hit.as_dict(), **({"explanation": hit.explain().as_dict()} if explain else {})} for hit in hits]
-    return {"hits": rows, "figures": [str(file) for file in pictures] if hits else []}
+    return {"hits": rows, "notes": list(hits.notes), "figures": [str(file) for file in pictures] if hits else []}
 
 
 def _print(hits: Sequence[Hit], explain: bool, pictures: Sequence[Path]) -> None:

@@ -69,6 +69,9 @@ def _hit_table(hits: Sequence[Hit]) -> Table:
     table.add_column("record", overflow="fold")
     for name in ("start s", "stop s", hits[0].scorer):
         table.add_column(name, justify="right", no_wrap=True)
+    known = hits[0].chance is not None
+    if known:
+        table.add_column("chance", justify="right", no_wrap=True)
     certified = hits[0].certificate is not None
     if certified:
         table.add_column("radius", justify="right", no_wrap=True)
@@ -78,11 +81,17 @@ def _hit_table(hits: Sequence[Hit]) -> Table:
     table.add_column("metadata", overflow="fold")
     for hit in hits:
         tempo = [f"{hit.tempo:+g}" if hit.tempo else "0"] if warped else []
+        chance = [] if hit.chance is None else [chance_text(hit.chance)]
         radius = [] if hit.certificate is None else [_radius(hit.certificate.radius)]
         about = ", ".join(f"{name}={value}" for name, value in hit.metadata.items())
-        numbers = [f"{hit.start_s:g}", f"{hit.stop_s:g}", f"{hit.score:.3f}", *radius, *tempo]
+        numbers = [f"{hit.start_s:g}", f"{hit.stop_s:g}", f"{hit.score:.3f}", *chance, *radius, *tempo]
         table.add_row(str(hit.rank), escape(hit.id), escape(hit.record), *numbers, escape(about))
     return table
+
+
+def chance_text(chance: float) -> str:
+    """Two digits: 2.5e-07, 0.013, 4.2, 130."""
+    return f"{chance:.2g}" if chance < 99.5 else f"{chance:.0f}"
 
 
 def _radius(radius: float | None) -> str:

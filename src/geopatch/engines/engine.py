@@ -288,6 +288,20 @@ class Engine(Protocol):
             The batches, in the order in which entries were written.
         """
 
+    def sample(self, count: int) -> tuple[str, ...]:
+        """Draw entries from all over the gallery, the same ones while nothing is written.
+
+        Parameters
+        ----------
+        count : int
+            How many, at most.
+
+        Returns
+        -------
+        tuple of str
+            Ids of distinct entries; all where there are no more.
+        """
+
     def contents(self) -> Contents:
         """Count records and values of metadata.
 
@@ -322,6 +336,12 @@ WITH RECURSIVE layout(channels) AS (
     WHERE layout.channels IS NOT NULL)
 SELECT channels FROM layout WHERE channels IS NOT NULL
 """
+
+
+def spread_numbers(first: int, last: int, count: int) -> list[int]:
+    """Whole numbers from `first` to `last`: one drawn from each of `count` equal parts, always the same."""
+    edges = np.linspace(first, last + 1, count + 1)
+    return [int(number) for number in np.random.default_rng(0).uniform(edges[:-1], edges[1:])]
 
 
 def check_queries(embedding: npt.NDArray[np.float32], about: About) -> None:

@@ -111,6 +111,9 @@ class Exact:
             if kept:
                 yield entries.take(kept)
 
+    def sample(self, count: int) -> tuple[str, ...]:
+        return self.rows.sample(count)
+
     def contents(self) -> Contents:
         return self.rows.contents()
 

@@ -24,6 +24,7 @@ from geopatch.engines.engine import (
     check_queries,
     check_rewritten,
     contents_from,
+    spread_numbers,
     unknown_id,
 )
 from geopatch.engines.entry import Channels, Entries, Metadata
@@ -61,6 +62,13 @@ from geopatch.errors import GalleryError
 UPGRADE_BATCH = 1000
 INDEX_FROM = 100_000  # below, comparing all entries is quick and exact
 CANDIDATES_SEARCHING, MOST_CANDIDATES = 512, 1000
+
+
+# The entry next to each of several numbers.
+NEXT_TO = """
+SELECT near.id FROM unnest(%s::bigint[]) AS wanted(n)
+CROSS JOIN LATERAL (SELECT id FROM entry WHERE entry.n >= wanted.n ORDER BY entry.n LIMIT 1) AS near
+"""
 
 
 class Postgres:
@@ -200,6 +208,13 @@ class Postgres:
         while rows := self._rows(query, [last, *values, batch_size]):
             last = rows[-1][0]
             yield self._entries(rows)
+
+    def sample(self, count: int) -> tuple[str, ...]:
+        first, last, held = self._rows("SELECT min(n), max(n), count(*) FROM entry")[0]
+        if held <= count:
+            return tuple(id for (id,) in self._rows("SELECT id FROM entry ORDER BY n"))
+        rows = self._rows(NEXT_TO, [spread_numbers(first, last, count)])
+        return tuple(dict.fromkeys(id for (id,) in rows))
 
     def contents(self) -> Contents:
         records = self._rows("SELECT record, count(*), min(start_s), max(stop_s) FROM entry GROUP BY record")

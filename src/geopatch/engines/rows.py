@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from geopatch.engines.about import About, check_encoder
-from geopatch.engines.engine import DISTINCT_CHANNELS, Contents, check_rewritten, contents_from, unknown_id
+from geopatch.engines.engine import (
+    DISTINCT_CHANNELS,
+    Contents,
+    check_rewritten,
+    contents_from,
+    spread_numbers,
+    unknown_id,
+)
 from geopatch.engines.entry import Channels, Entries, Metadata, Value
 from geopatch.engines.folder import about_text, connect, one_line_errors, write_model
 from geopatch.engines.packing import (
@@ -155,6 +162,15 @@ class Rows:
         with self.looking():
             rows = self.read(query, values)
             return (rows, self.about) if rows else None
+
+    def sample(self, count: int) -> tuple[str, ...]:
+        """The entries next to numbers from all over the range of n."""
+        with self.looking():
+            first, last, held = self.read("SELECT min(n), max(n), count(*) FROM entry")[0]
+            if held <= count:
+                return tuple(id for (id,) in self.read("SELECT id FROM entry ORDER BY n"))
+            query = "SELECT id FROM entry WHERE n >= ? ORDER BY n LIMIT 1"
+            return tuple(dict.fromkeys(self.read(query, (n,))[0][0] for n in spread_numbers(first, last, count)))
 
     def contents(self) -> Contents:
         with self.looking():

@@ -14,7 +14,8 @@ from geopatch.errors import GalleryError, one_of
 from geopatch.gallery.adding import EXISTING, Batches, cut_recording
 from geopatch.gallery.refit import StoredWindows, encoded_anew
 from geopatch.gallery.store import EntryStore, Report
-from geopatch.search.hit import Hit
+from geopatch.search.chance import Chances
+from geopatch.search.hit import Hits
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import Query
 from geopatch.search.run import search_batch
@@ -57,6 +58,7 @@ class Gallery(EntryStore):
         super().__init__(engine)
         self._device = device
         self._model: tuple[str, GeoPatch | None] | None = None  # of which encoder
+        self.chances = Chances(engine)
         if model is not None:
             check_encoder(self.about, about_model(model).encoder, "the model")
             self._model = (self.about.encoder, model)
@@ -71,6 +73,12 @@ class Gallery(EntryStore):
         if loaded is None or loaded[0] != self.about.encoder:
             loaded = self._model = self._load()
         return loaded[1]
+
+    @property
+    def loaded_model(self) -> GeoPatch | None:
+        """The model, where it is in memory already."""
+        loaded = self._model
+        return loaded[1] if loaded is not None and loaded[0] == self.about.encoder else None
 
     def _load(self) -> tuple[str, GeoPatch | None]:
         """The model that the gallery holds, and the encoder that the gallery has."""
@@ -185,7 +193,7 @@ class Gallery(EntryStore):
         options: SearchOptions | None = None,
         model: GeoPatch | None = None,
         **overrides: Any,
-    ) -> list[Hit]:
+    ) -> Hits:
         """Find the k windows nearest to a query.
 
         Parameters
@@ -203,8 +211,8 @@ class Gallery(EntryStore):
 
         Returns
         -------
-        list of Hit
-            Best first.
+        Hits
+            A list of `Hit`, best first; its `notes` say what is doubtful about the query.
 
         Raises
         ------
@@ -241,7 +249,7 @@ class Gallery(EntryStore):
         options: SearchOptions | None = None,
         model: GeoPatch | None = None,
         **overrides: Any,
-    ) -> list[list[Hit]]:
+    ) -> list[Hits]:
         """Find the k windows nearest to each of several queries, which are encoded and scored together.
 
         Parameters
@@ -259,7 +267,7 @@ class Gallery(EntryStore):
 
         Returns
         -------
-        list of list of Hit
+        list of Hits
             The hits of each query, best first.
 
         Raises

@@ -8,12 +8,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__all__ = ["Certificate", "Explanation", "Hit", "Match", "SearchOptions", "Span"]
+__all__ = ["Certificate", "Explanation", "Hit", "Hits", "Match", "SearchOptions", "Span"]
 
 _HOMES = {
     "Certificate": "certificate",
     "Explanation": "explain",
     "Hit": "hit",
+    "Hits": "hit",
     "Match": "explain",
     "SearchOptions": "options",
     "Span": "query",
@@ -22,7 +23,7 @@ _HOMES = {
 if TYPE_CHECKING:
     from geopatch.search.certificate import Certificate
     from geopatch.search.explain import Explanation, Match
-    from geopatch.search.hit import Hit
+    from geopatch.search.hit import Hit, Hits
     from geopatch.search.options import SearchOptions
     from geopatch.search.query import Span
 else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,6 +54,9 @@ class Hit:
         What `explain` works from.
     tempo : float, default=0.0
         The warp of the query that scored best; 0 is the query as it is.
+    chance : float, optional
+        How many windows of a gallery of this size would score as much by chance: much less than 1 for a hit that has
+        something to do with the query. None where the search had no model, which one by a stored id does not load.
     """
 
     id: str
@@ -68,6 +71,7 @@ class Hit:
     certificate: Certificate | None = None
     evidence: Evidence | None = field(default=None, compare=False)
     tempo: float = 0.0
+    chance: float | None = None
 
     def __repr__(self) -> str:
         return f"Hit({self.rank}, {self.id!r}, {self.scorer} {self.score:.4f}, {self.start_s:g}-{self.stop_s:g} s)"
@@ -75,7 +79,7 @@ class Hit:
     def _repr_html_(self) -> str:
         from geopatch.notebook import sparkline, table
 
-        names = ("rank", "id", "record", "start_s", "stop_s", "score")
+        names = ("rank", "id", "record", "start_s", "stop_s", "score", "chance")
         row = {**{name: getattr(self, name) for name in names}, **self.metadata}
         return table([row if self.window is None else {**row, "window": sparkline(self.window.values)}])
 
@@ -128,7 +132,33 @@ class Hit:
         dict
             A value for each field but the evidence.
         """
-        names = ("rank", "id", "record", "start_s", "stop_s", "score", "scorer", "cosine", "tempo")
+        names = ("rank", "id", "record", "start_s", "stop_s", "score", "chance", "scorer", "cosine", "tempo")
         certificate = None if self.certificate is None else vars(self.certificate)
         plain = {name: getattr(self, name) for name in names}
         return {**plain, "metadata": dict(self.metadata), "certificate": certificate}
+
+
+class Hits(list[Hit]):
+    """The hits of one query, best first: a list, with what there is to say of the query.
+
+    Parameters
+    ----------
+    hits : iterable of Hit
+        The hits, best first.
+    notes : iterable of str, optional
+        What makes the query a doubtful one: that it is flat, mostly missing, or looks like noise.
+
+    Attributes
+    ----------
+    notes : tuple of str
+        A sentence for each doubt; empty for most queries.
+
+    Examples
+    --------
+    >>> Hits([], ["the query is a flat line"]).notes
+    ('the query is a flat line',)
+    """
+
+    def __init__(self, hits: Iterable[Hit] = (), notes: Iterable[str] = ()) -> None:
+        super().__init__(hits)
+        self.notes = tuple(notes)

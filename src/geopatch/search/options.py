@@ -53,6 +53,9 @@ class SearchOptions:
         Seconds between the starts of two hits of one record, at least.
     min_score : float, optional
         Leave out hits that score less.
+    max_chance : float, optional
+        Leave out hits that more windows than this would be as near as by chance; 0.01 leaves one false hit in a hundred
+        searches for something that is not there. Needs the model.
     band : float, default=0.1
         How far a dtw path may leave the diagonal, as a share of the longer signal.
     certify : bool, default=False
@@ -78,6 +81,7 @@ class SearchOptions:
     guard_s: float = _option(0.0, "Seconds round the query that count as overlapping it.", low=0)
     min_gap_s: float = _option(0.0, "Seconds between the starts of two hits of one record.", low=0)
     min_score: float | None = _option(None, "Leave out hits that score less.")
+    max_chance: float | None = _option(None, "Leave out hits that more windows would be as near as by chance.", low=0)
     band: float = _option(BAND, "How far a dtw path may leave the diagonal, as a share of the longer signal.", low=0)
     certify: bool = _option(False, "Say of each hit how far embeddings may drift before it leaves the top k.")
     tempos: bool = _option(False, "Search the query a little faster and slower too; takes three times as long.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -106,15 +106,31 @@ def _scores(
     return scores
 
 
-def hits_of(ranking: Ranking, options: SearchOptions, certify: Certify | None, encoder: Encoder | None) -> list[Hit]:
-    """The first k that score enough and lie far enough from better ones."""
+def hits_of(
+    ranking: Ranking,
+    options: SearchOptions,
+    certify: Certify | None,
+    encoder: Encoder | None,
+    chances: Numbers | None = None,
+) -> list[Hit]:
+    """The first k that score enough and lie far enough from better ones. `chances` are of all of the ranking."""
     kept: list[int] = []
     for n in range(len(ranking.rows)):
-        if len(kept) == options.k or (options.min_score is not None and ranking.score[n] < options.min_score):
+        if len(kept) == options.k or _too_far(ranking, chances, n, options):
             break
         if not _too_near(ranking, kept, n, options.min_gap_s):
             kept.append(n)
-    return [_hit(ranking, n, place + 1, options, certify, encoder) for place, n in enumerate(kept)]
+    hits = [_hit(ranking, n, place + 1, options, certify, encoder) for place, n in enumerate(kept)]
+    if chances is None:
+        return hits
+    return [replace(hit, chance=float(chances[n])) for hit, n in zip(hits, kept, strict=True)]
+
+
+def _too_far(ranking: Ranking, chances: Numbers | None, n: int, options: SearchOptions) -> bool:
+    """Whether this one, and so all after it, scores too little."""
+    if options.min_score is not None and ranking.score[n] < options.min_score:
+        return True
+    return options.max_chance is not None and (chances is None or not chances[n] <= options.max_chance)
 
 
 def _too_near(ranking: Ranking, kept: Sequence[int], n: int, gap_s: float) -> bool:

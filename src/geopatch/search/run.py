@@ -1,16 +1,18 @@
-"""Search: shortlist -> scorer -> gap, least score, k -> hits."""
+"""Search: shortlist -> scorer -> gap, least score, largest chance, k -> hits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from geopatch.engines.engine import Shortlist
 from geopatch.engines.entry import Entries
 from geopatch.errors import ConfigError, GalleryError, GeoPatchError, NotFoundError
 from geopatch.search.candidates import shortlists
 from geopatch.search.certificate import Certifier, cosine_doubt
-from geopatch.search.hit import Hit
+from geopatch.search.chance import Chances
+from geopatch.search.hit import Hit, Hits
+from geopatch.search.notes import query_notes
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import (
     EncodedQuery,
@@ -33,18 +35,27 @@ MAX_RETRIES = 2  # a writer beside us may remove an entry between the shortlist 
 T = TypeVar("T")
 
 
+class Measured(Searchable, Protocol):
+    """A gallery that knows what its scores mean."""
+
+    chances: Chances
+
+    @property
+    def loaded_model(self) -> GeoPatch | None: ...
+
+
 def search_batch(
-    gallery: Searchable,
+    gallery: Measured,
     queries: Sequence[Query | EncodedQuery],
     options: SearchOptions,
     *,
     model: GeoPatch | None = None,
-) -> list[list[Hit]]:
+) -> list[Hits]:
     """The hits of each of several queries, encoded and scored together; `Gallery.search_batch` says more."""
     if isinstance(queries, (str, Signal, Span)):
         raise ConfigError("search_batch takes a list of queries; give one query to search")
 
-    def search() -> list[list[Hit]]:
+    def search() -> list[Hits]:
         used = model_of(gallery, model)
         return [
             hits
@@ -71,26 +82,39 @@ def with_one_encoder(gallery: Searchable, work: Callable[[], T]) -> T:
 
 
 def _search_chunk(
-    gallery: Searchable, queries: Sequence[Query | EncodedQuery], options: SearchOptions, model: GeoPatch | None
-) -> list[list[Hit]]:
+    gallery: Measured, queries: Sequence[Query | EncodedQuery], options: SearchOptions, model: GeoPatch | None
+) -> list[Hits]:
     of_queries = gallery.about.encoder
     encoded = encode_queries(gallery, queries, model)
     if options.tempos:
         encoded = at_tempos(gallery, encoded, model)
     near, entries = _candidates(gallery, encoded, options)
     if entries is None:
-        return [[] for _ in encoded]
+        return [Hits(notes=query_notes(query.window)) for query in encoded]
     if entries.encoder != of_queries:
         raise GalleryError("the gallery was refitted during the search; search again")  # as `with_one_encoder` does
-    used = loaded_model(gallery, model) if options.ranking.needs_windows else None  # for the scale of the values
-    encoder = None if used is None else used.encoder_
+    used = _model_at_hand(gallery, encoded, options, model)
+    chance, encoder = gallery.chances.measure(options, used), None if used is None else used.encoder_
     indexed = gallery.info().indexed if options.certify else 0
     results = []
     for query, one in zip(encoded, near, strict=True):
         ranking = rank(query, one, entries, options, encoder)
         certify = _certify(ranking, one, options, indexed) if options.certify else None
-        results.append(hits_of(ranking, options, certify, encoder))
-    return _with_windows(gallery, results) if options.windows and not options.ranking.needs_windows else results
+        chances = None if chance is None else chance.of(ranking.score)
+        results.append(hits_of(ranking, options, certify, encoder, chances))
+    if options.windows and not options.ranking.needs_windows:
+        results = _with_windows(gallery, results)
+    return [Hits(hits, query_notes(query.window, encoder)) for hits, query in zip(results, encoded, strict=True)]
+
+
+def _model_at_hand(
+    gallery: Measured, queries: Sequence[EncodedQuery], options: SearchOptions, model: GeoPatch | None
+) -> GeoPatch | None:
+    """The model, for the scale of values and for chance; stored queries alone do not have it loaded."""
+    needed = options.ranking.needs_windows or options.max_chance is not None
+    if needed or model is not None or not all(query.stored for query in queries):
+        return loaded_model(gallery, model)
+    return gallery.loaded_model
 
 
 def _certify(ranking: Ranking, near: Shortlist, options: SearchOptions, indexed: int) -> Certify:

@@ -124,6 +124,7 @@ class WindowOut(PlaceOut):
 class HitOut(WindowOut):
     rank: int
     score: float | None
+    chance: float | None
     scorer: str
     cosine: float
     tempo: float
@@ -132,10 +133,15 @@ class HitOut(WindowOut):
 
 
 class SearchOut(BaseModel):
-    """The hits, best first; `together` is how many searches were answered in one batch with this one."""
+    """The hits, best first, and `notes` on what is doubtful about the query.
+
+    Of each hit, `chance` is how many windows of a gallery of this size would score as much by chance. `together` is how
+    many searches were answered in one batch with this one.
+    """
 
     query: QueryOut
     hits: list[HitOut]
+    notes: list[str]
     took_ms: float
     together: int
 
@@ -249,6 +255,7 @@ def hit_out(hit: Hit, *, explain: bool, windows: bool) -> Json:
     return {
         **hit.as_dict(),
         "score": finite(hit.score),
+        "chance": finite(hit.chance),
         "explanation": explanation_out(hit.explain()) if explain else None,
         "window": signal_out(hit.window) if windows else None,
     }

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from geopatch.errors import GeoPatchError
 from geopatch.gallery import Gallery
-from geopatch.search.hit import Hit
+from geopatch.search.hit import Hits
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import EncodedQuery, Span, encode_queries
 from geopatch.search.run import search_batch, with_one_encoder
@@ -54,6 +54,7 @@ class Searcher:
                 values = np.zeros((about.length, model.encoder_.config.channels), dtype=np.float32)
                 marks = np.linspace(0, about.length - 1, 4)  # for models with clock geometry
                 model.encode([Signal(values, "warm-up", about.rate_hz, anchors=marks)])
+                self.gallery.chances.measure(SearchOptions(), model)
         except GeoPatchError:
             log.exception("the gallery cannot be searched yet")
         self.ready = True
@@ -109,11 +110,12 @@ class Searcher:
             return [self._search_group([query], request, together)[0] for query in queries]
 
 
-def _answer(query: EncodedQuery, hits: Sequence[Hit], request: SearchRequest, together: int) -> Outcome:
+def _answer(query: EncodedQuery, hits: Hits, request: SearchRequest, together: int) -> Outcome:
     windows = request.options.windows
     if request.hit is None:
         rows = [hit_out(hit, explain=request.explain, windows=windows) for hit in hits]
-        return to_json({"query": query_out(query, windows=windows), "hits": rows, "together": together})
+        notes = list(hits.notes)
+        return to_json({"query": query_out(query, windows=windows), "hits": rows, "notes": notes, "together": together})
     hit = next((hit for hit in hits if hit.id == request.hit), None)
     if hit is None:
         return RefusedError(404, f"{request.hit[:100]!r} is not among the hits of this search; give the id of one")

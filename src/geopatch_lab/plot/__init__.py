@@ -1,5 +1,6 @@
 """Pictures of the study. Each function returns a figure; `geopatch.plot.save` writes it."""
 
+from geopatch_lab.plot.chance import calibration
 from geopatch_lab.plot.heatmap import Grid, heatmap
 from geopatch_lab.plot.noise import noise_curve
 from geopatch_lab.plot.pareto import Axis, ParetoPoint, pareto
@@ -11,6 +12,7 @@ __all__ = [
     "Grid",
     "ParetoPoint",
     "Ranks",
+    "calibration",
     "heatmap",
     "noise_curve",
     "pareto",

@@ -163,6 +163,7 @@ async function search(wanted = null) {
   Object.assign(state, { request, searched: true, hit: null });
   $("results").hidden = false;
   $("took").textContent = "searching …";
+  $("notes").hidden = true;
   problem(null);
   hits.loading(request.k);
   try {
@@ -171,6 +172,8 @@ async function search(wanted = null) {
     state.answer = answer;
     const total_ms = performance.now() - start;
     $("took").textContent = `${answer.hits.length} of ${gallery.windows.toLocaleString("en")} windows in ${answer.took_ms.toFixed(1)} ms (${total_ms.toFixed(0)} ms with the network)`;
+    $("notes").replaceChildren(...answer.notes.map(note => element("p", {}, `${note[0].toUpperCase()}${note.slice(1)}.`)));
+    $("notes").hidden = !answer.notes.length;
     if (answer.hits.length) hits.show(answer, 0, gallery);
     else hits.nothing("No window to search in: the filter or the protocol excludes all.", state.where ? () => { filters.reset(); filters.notify(); } : null);
     remember();

@@ -9,6 +9,11 @@ export function svg(name, attributes = {}, ...children) {
   return node;
 }
 
+// Two digits: 2.5e-7, 0.013, 4.2, 130.
+export function chanceText(chance) {
+  return chance < 1e-3 ? chance.toExponential(1) : chance < 99.5 ? `${+chance.toPrecision(2)}` : chance.toFixed(0);
+}
+
 export function element(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {

@@ -1,8 +1,9 @@
 // The hits as small multiples, each drawn over the query.
 
-import { channel, clock, duration, element, median, path, range, scale, span, svg } from "/page/draw.js";
+import { chanceText, channel, clock, duration, element, median, path, range, scale, span, svg } from "/page/draw.js";
 
 const WIDTH = 240, HEIGHT = 96;
+const CHANCE = "How many windows of a gallery of this size would be as near by chance";
 
 function centre(values) {
   const middle = median(values);
@@ -32,14 +33,16 @@ function certificateMeter(certificate) {
 
 function card(hit, query, c, gallery) {
   const score = hit.score === null ? "" : hit.score.toFixed(3);
+  const chance = hit.chance === null ? "" : `chance ${chanceText(hit.chance)}`;
   const tags = Object.entries(hit.metadata).map(([name, value]) =>
     element("span", { class: "tag", title: `${name}: ${value}` }, `${name} ${value}`));
   const where = `${hit.record} · ${span(hit.start_s, hit.stop_s, hit.window ?? gallery)}`;
   const node = element("div", { class: "hit", role: "button", tabIndex: -1 },
     element("header", {}, element("span", { class: "rank" }, `${hit.rank}`), element("span", { class: "where", title: hit.id }, where),
       element("span", { class: "score" }, score)),
+    chance ? element("p", { class: "chance", title: CHANCE }, chance) : null,
     picture(query, hit.window, c), element("div", { class: "tags" }, ...tags), certificateMeter(hit.certificate));
-  node.setAttribute("aria-label", `Hit ${hit.rank}: ${where}, score ${score}`);
+  node.setAttribute("aria-label", `Hit ${hit.rank}: ${where}, score ${score}${chance && `, ${chance}`}`);
   node.setAttribute("aria-expanded", "false");
   node.dataset.id = hit.id;
   return node;

@@ -1,6 +1,6 @@
 // One hit explained: the query above, the hit below, and ribbons between the patches that match.
 
-import { channel, clock, duration, element, hue, path, range, scale, span, svg, time, unit } from "/page/draw.js";
+import { chanceText, channel, clock, duration, element, hue, path, range, scale, span, svg, time, unit } from "/page/draw.js";
 
 const LINE = 110, BETWEEN = 110, LEFT = 8, PATH_BANDS = 40;
 
@@ -64,7 +64,7 @@ export function showMatch(place, answer, c, across, gallery) {
   const { hit, query } = answer, why = hit.explanation, of = hit.window ?? gallery;
   const close = element("button", { class: "quiet", type: "button", id: "close-match" }, "Close");
   const title = element("h2", { id: "match-title", tabIndex: -1 }, `Why hit ${hit.rank}: ${hit.record}, ${span(hit.start_s, hit.stop_s, of)}`);
-  const row = element("div", { class: "row" }, title, element("p", { class: "note" }, `${hit.scorer} ${(hit.score ?? 0).toFixed(3)} · cosine ${hit.cosine.toFixed(3)}`), close);
+  const row = element("div", { class: "row" }, title, element("p", { class: "note" }, `${hit.scorer} ${(hit.score ?? 0).toFixed(3)} · cosine ${hit.cosine.toFixed(3)}${hit.chance === null ? "" : ` · chance ${chanceText(hit.chance)}`}`), close);
   close.style.marginLeft = "auto";
   const width = Math.max(across - 36, 260);
   const picture = query.window && hit.window ? figure(query.window, hit.window, bands(why, of), c, width)
