@@ -403,7 +403,10 @@ def test_classes_of_pairs_are_not_torn_apart() -> None:
 
 
 def test_the_presets_are_among_the_encoders() -> None:
-    assert set(PRESETS) <= set(ENCODERS)
+    trained = {name for name, config in PRESETS.items() if config.is_trained}
+    assert trained <= set(ENCODERS)
+    assert all(setting(name).model.halves == ("learned",) for name in ENCODERS)
+    assert all(setting(name).train.robust_to == () for name in ENCODERS)
     assert len(set(POOL)) == 54
 
 
