@@ -17,7 +17,9 @@ from geopatch.signal import Signal
 from geopatch_lab.stability.bound import CONSTANTS, LEVELS, bound_sweep, displacements, measured_set, noise, tightness
 from geopatch_lab.stability.lipschitz import Pathway, jacobians, norms, pathway, steepness
 
-SMALL = ModelConfig(channels=2, patch_length=8, max_patches=5, width=16, embedding=8, layers=1, heads=1)
+SMALL = ModelConfig(
+    halves=("learned",), channels=2, patch_length=8, max_patches=5, width=16, embedding=8, layers=1, heads=1
+)
 SIZES = {"B": 6, "K": 4, "G": 3, "d": 5, "D": 7}
 
 
@@ -139,8 +141,9 @@ CONFIGS = {
 def test_the_pathway_is_the_encoder(config: ModelConfig) -> None:
     model = encoder(config)
     path = pathway(model, signals())
+    assert model.learned is not None
     with torch.inference_mode():
-        expected = model.encode(stack(signals()))
+        expected = model.learned(model.patch(model.scale(stack(signals()))))
     torch.testing.assert_close(path.embedding(path.descriptors).float(), expected.embedding, atol=2e-5, rtol=1e-4)
     torch.testing.assert_close(path.tokens(path.descriptors).float(), expected.gated, atol=2e-5, rtol=1e-4)
     assert next(model.parameters()).dtype == torch.float32, "the encoder itself stays as it was"

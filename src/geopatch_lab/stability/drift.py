@@ -22,7 +22,7 @@ from torch import Tensor
 
 from geopatch.config import DESCRIPTORS, ModelConfig
 from geopatch.errors import ConfigError, SignalError, one_of
-from geopatch.evaluate.stress import SEED
+from geopatch.evaluate.distortions import SEED
 from geopatch.geometry import geometry, motion
 from geopatch.model.encoder import Encoder
 from geopatch.patches import PatchBatch, cut, stack
@@ -117,7 +117,7 @@ def _drift(encoder: Encoder, first: Sequence[Signal], second: Sequence[Signal], 
 
 
 def _patched(encoder: Encoder, signals: Sequence[Signal]) -> PatchBatch:
-    device = next(encoder.parameters()).device
+    device = encoder.level.device
     encoder.eval()
     windows = stack(signals, clock=encoder.config.geometry_source == "clock")
     return encoder.patch(encoder.scale(windows.to(device)))
