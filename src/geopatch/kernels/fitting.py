@@ -197,9 +197,11 @@ def from_prior(half: KernelHalf, seed: int = 0) -> KernelFit:
     known, tokens = prior.features, prior.tokens
     basis = leading_basis(torch.cat([part.factor.float().mT for part in (known.drift, known.between)]), RANK)
     own, own_tokens = Moments.empty(basis.shape[1]), Moments.empty(TOKEN_FEATURES)
-    fit = KernelFit(known.mean, known.scale, basis, own, tokens.mean, tokens.scale, own_tokens)
-    fit.solve(half)
-    return fit
+    half.map.copy_(known.map)
+    half.origin.copy_(known.mean @ half.map)
+    half.token_map.copy_(tokens.map)
+    half.token_origin.copy_(tokens.mean @ half.token_map)
+    return KernelFit(known.mean, known.scale, basis, own, tokens.mean, tokens.scale, own_tokens)
 
 
 def blend(

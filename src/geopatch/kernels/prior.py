@@ -51,6 +51,7 @@ class FeaturePrior:
     scale: Tensor  # (F,)
     drift: LowRank
     between: LowRank
+    map: Tensor  # (F, D) to the leading directions of what differs where drift is white; from the whole covariances
 
     def blended(self, mean: Tensor, scale: Tensor, known: float) -> tuple[Tensor, Tensor]:
         """Mean and scale of windows, shrunk towards those known before, which count for the share `known`."""
@@ -61,14 +62,14 @@ class FeaturePrior:
         """By name, as a file holds them."""
         low = {"drift": self.drift, "between": self.between}
         parts = {f"{name}.{item.name}": getattr(one, item.name) for name, one in low.items() for item in fields(one)}
-        return {"mean": self.mean, "scale": self.scale, **parts}
+        return {"mean": self.mean, "scale": self.scale, "map": self.map, **parts}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor], prefix: str) -> FeaturePrior:
         """Read what `tensors` returns."""
         own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
         low = [LowRank(own[f"{name}.factor"], own[f"{name}.rest"]) for name in ("drift", "between")]
-        return cls(own["mean"], own["scale"], *low)
+        return cls(own["mean"], own["scale"], *low, own["map"])
 
 
 @dataclass(frozen=True, eq=False)
