@@ -60,4 +60,5 @@ def calibration(rows: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def _total(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.asarray([row[name] for row in rows], dtype=np.float64).sum(0)
+    total: np.ndarray[Any, np.dtype[np.float64]] = np.asarray([row[name] for row in rows], dtype=np.float64).sum(0)
+    return total
