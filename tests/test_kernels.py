@@ -170,7 +170,8 @@ class RecordedViews(Views):
 def some_prior(count: int, generator: torch.Generator) -> FeaturePrior:
     """Of so many features: no file is read."""
     low = [LowRank(0.1 * torch.randn(count, 5, generator=generator), torch.full((count,), 0.3)) for _ in range(2)]
-    return FeaturePrior(torch.rand(count, generator=generator), 0.1 + torch.rand(count, generator=generator), *low)
+    mean, scale = torch.rand(count, generator=generator), 0.1 + torch.rand(count, generator=generator)
+    return FeaturePrior(mean, scale, low[0], low[1], torch.zeros(count, 8))
 
 
 def full(covariance: LowRank, ratio: Tensor) -> npt.NDArray[np.float64]:
@@ -191,7 +192,7 @@ def test_a_scale_is_shrunk_towards_the_prior_by_the_number_of_windows() -> None:
 
 def test_the_closed_form_is_that_of_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
     windows = stack([Signal.from_array(one) for one in walks(10)])
-    half = KernelHalf(ModelConfig(halves=("kernels",), length=60, embedding=8, width=16))
+    half = KernelHalf(ModelConfig(halves=("kernels",), length=60, embedding=8, width=16, prior_windows=20.0))
     generator = torch.Generator().manual_seed(3)
     known_before = some_prior(FEATURES, generator), some_prior(TOKEN_FEATURES, generator)
     prior = Prior(*known_before, torch.zeros(GROUPS, len(TRIPLES)))
