@@ -460,3 +460,23 @@ def test_a_gpu_gives_the_same_vectors(tmp_path: Path) -> None:
     np.testing.assert_allclose(other.transform(X), model.transform(X), atol=1e-4)
     fitted = instant(device="cuda").fit(X)
     np.testing.assert_allclose(np.linalg.norm(fitted.transform(X), axis=1), 1, atol=1e-4)
+
+
+# A model that nothing was fitted for
+
+
+def test_the_general_model_embeds_any_window_and_takes_more(tmp_path: Path) -> None:
+    X = walks(5, 70, channels=2)
+    model = GeoPatch.pretrained("general", channels=2, device="cpu")
+    vectors = model.transform(X)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    model.save(tmp_path / "model")
+    assert np.array_equal(GeoPatch.load(tmp_path / "model", device="cpu").transform(X), vectors)
+    model.partial_fit(X)
+    assert fit_of(model).moments.windows == 5
+    assert not np.allclose(model.transform(X), vectors, atol=1e-3)
+
+
+def test_there_is_no_other_model() -> None:
+    with pytest.raises(ConfigError, match="name must be one of general, got 'ecg'"):
+        GeoPatch.pretrained("ecg")
