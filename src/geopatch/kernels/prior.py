@@ -68,8 +68,8 @@ class FeaturePrior:
     def from_tensors(cls, tensors: dict[str, Tensor], prefix: str) -> FeaturePrior:
         """Read what `tensors` returns."""
         own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-        low = [LowRank(own[f"{name}.factor"], own[f"{name}.rest"]) for name in ("drift", "between")]
-        return cls(own["mean"], own["scale"], *low, own["map"])
+        drift, between = (LowRank(own[f"{name}.factor"], own[f"{name}.rest"]) for name in ("drift", "between"))
+        return cls(own["mean"], own["scale"], drift, between, own["map"])
 
 
 @dataclass(frozen=True, eq=False)
