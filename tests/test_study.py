@@ -30,6 +30,7 @@ from geopatch_lab.study import measure as measure_module
 from geopatch_lab.study import pack as pack_module
 from geopatch_lab.study import run as run_module
 from geopatch_lab.study.ablations import ABLATIONS, ALL_ABLATIONS, ENCODERS, UNDONE, setting
+from geopatch_lab.study.ablations import FULL as FULL_ENCODER
 from geopatch_lab.study.jobs import (
     CHOOSE,
     CLASSIFY,
@@ -78,13 +79,13 @@ def row(job: Job, recall: float = 0.5) -> Row:
 
 def test_there_are_22_ablations_of_the_papers_design_and_two_of_ours() -> None:
     assert (len(ABLATIONS), len(UNDONE)) == (22, 2)
-    settings = [setting(name) for name in ("default", *ALL_ABLATIONS)]
+    settings = [setting(name) for name in (FULL_ENCODER, *ALL_ABLATIONS)]
     assert len({repr(one) for one in settings}) == 25
 
 
 @pytest.mark.parametrize("name", ALL_ABLATIONS)
 def test_an_ablation_changes_one_thing_and_keeps_the_budget(name: str) -> None:
-    full, less = setting("default"), setting(name)
+    full, less = setting(FULL_ENCODER), setting(name)
     changed = [key for key in vars(full.model) if getattr(full.model, key) != getattr(less.model, key)]
     changed += [key for key in vars(full.train) if getattr(full.train, key) != getattr(less.train, key)]
     assert len(changed) == (2 if name == "operator-reconstruction" else 1)
@@ -403,10 +404,10 @@ def test_classes_of_pairs_are_not_torn_apart() -> None:
 
 
 def test_the_presets_are_among_the_encoders() -> None:
-    trained = {name for name, config in PRESETS.items() if config.is_trained}
-    assert trained <= set(ENCODERS)
-    assert all(setting(name).model.halves == ("learned",) for name in ENCODERS)
-    assert all(setting(name).train.robust_to == () for name in ENCODERS)
+    assert set(PRESETS) <= set(ENCODERS)
+    assert all(setting(name).model == PRESETS[name] for name in PRESETS)
+    before = [setting(name) for name in ENCODERS if name not in ("default", "instant")]
+    assert all(one.model.halves == ("learned",) and one.train.robust_to == () for one in before)
     assert len(set(POOL)) == 54
 
 
