@@ -21,7 +21,7 @@ from shapes import windows
 from geopatch.config import PRESETS
 from geopatch.data.collection import Collection, WindowSet, WindowSplit
 from geopatch.errors import ConfigError, DataError, GeoPatchError
-from geopatch.evaluate.rows import Row
+from geopatch.evaluate.rows import Row, config_digest
 from geopatch.signal import Signal
 from geopatch_lab.baselines import METHODS, Choice
 from geopatch_lab.baselines.choice import folds
@@ -516,8 +516,9 @@ def test_the_encoder_without_labels_is_given_none(packs: Path, monkeypatch: pyte
         seen.append(collection.labels)
         raise InterruptedError
 
-    monkeypatch.setattr(measure, "train", no_training)
+    monkeypatch.setattr(measure_module, "train", no_training)
     for method in ("instant", "default"):
         with pytest.raises(InterruptedError):
-            measure.measured(Job("main", "waves", "class", method), packs, packs, "cpu")
-    assert seen[0] is None and seen[1] is not None
+            measured(Job("main", "waves", "class", method), packs, packs, "cpu")
+    assert seen[0] is None
+    assert seen[1] is not None
