@@ -137,8 +137,8 @@ def short_training(rows: Sequence[Row]) -> str:
     }
     ours, dtw = ([cells[name, stress] for stress in STRESSES] for name in ("ours", "dtw"))
     return (
-        f"On ARCTIC (that training, 150 sentences of both voices, 50 frames a second) the learned half has {ours[0]} clean and "
-        f"{ours[1]} warped, DTW without a band {dtw[0]} and {dtw[1]}."
+        f"On ARCTIC (that training, 150 sentences of both voices, 50 frames a second) the learned half has {ours[0]} "
+        f"clean and {ours[1]} warped, DTW without a band {dtw[0]} and {dtw[1]}."
     )
 
 

@@ -21,7 +21,7 @@ from shapes import windows
 from geopatch.config import PRESETS
 from geopatch.data.collection import Collection, WindowSet, WindowSplit
 from geopatch.errors import ConfigError, DataError, GeoPatchError
-from geopatch.evaluate.rows import Row
+from geopatch.evaluate.rows import Row, config_digest
 from geopatch.signal import Signal
 from geopatch_lab.baselines import METHODS, Choice
 from geopatch_lab.baselines.choice import folds
@@ -79,13 +79,21 @@ def row(job: Job, recall: float = 0.5) -> Row:
 
 def test_there_are_22_ablations_of_the_papers_design_and_two_of_ours() -> None:
     assert (len(ABLATIONS), len(UNDONE)) == (22, 2)
+<<<<<<< HEAD
     settings = [setting(name) for name in (FULL_ENCODER, *ALL_ABLATIONS)]
+=======
+    settings = [setting(name) for name in ("learned", *ALL_ABLATIONS)]
+>>>>>>> rows2
     assert len({repr(one) for one in settings}) == 25
 
 
 @pytest.mark.parametrize("name", ALL_ABLATIONS)
 def test_an_ablation_changes_one_thing_and_keeps_the_budget(name: str) -> None:
+<<<<<<< HEAD
     full, less = setting(FULL_ENCODER), setting(name)
+=======
+    full, less = setting("learned"), setting(name)
+>>>>>>> rows2
     changed = [key for key in vars(full.model) if getattr(full.model, key) != getattr(less.model, key)]
     changed += [key for key in vars(full.train) if getattr(full.train, key) != getattr(less.train, key)]
     assert len(changed) == (2 if name == "operator-reconstruction" else 1)
@@ -93,7 +101,7 @@ def test_an_ablation_changes_one_thing_and_keeps_the_budget(name: str) -> None:
 
 
 def test_an_unknown_encoder_is_refused() -> None:
-    with pytest.raises(ConfigError, match="encoder must be one of default, paper"):
+    with pytest.raises(ConfigError, match="encoder must be one of default, instant, learned, paper"):
         setting("minus-everything")
 
 
@@ -221,11 +229,11 @@ def test_thinning_keeps_every_class() -> None:
 
 
 def test_a_study_runs_and_is_then_done(place: Workspace) -> None:
-    todo = [job for job in jobs(TINY, ["waves"]) if job.method in ("euclidean", "minirocket", "default")]
+    todo = [job for job in jobs(TINY, ["waves"]) if job.method in ("euclidean", "minirocket", "learned")]
     assert run(todo, place) == 0
     rows, reasons = merged(todo, [place.journal])
     assert not reasons
-    assert {one.preset.partition(",")[0] for one in rows} == {"euclidean", "minirocket", "default"}
+    assert {one.preset.partition(",")[0] for one in rows} == {"euclidean", "minirocket", "learned"}
     assert {one.data for one in rows} == {"waves"}
     told: list[str] = []
     assert run(todo, place, log=told.append) == 0
@@ -233,7 +241,7 @@ def test_a_study_runs_and_is_then_done(place: Workspace) -> None:
 
 
 def test_recordings_are_measured_under_every_protocol_that_makes_sense(place: Workspace) -> None:
-    job = Job("main", "recorded", "class", "default", steps=1, batch=4)
+    job = Job("main", "recorded", "class", "learned", steps=1, batch=4)
     rows = measured(job, place.packs, place.journal.choices, "cpu")
     assert len({one.protocol for one in rows}) == 5
     assert {one.stress for one in rows if one.protocol != "standard"} == {"clean"}
@@ -258,7 +266,7 @@ def test_published_figures_are_of_known_methods_and_sets() -> None:
 def test_what_was_cut_off_by_a_kill_is_done_again(place: Workspace) -> None:
     journal = place.journal
     journal.open()
-    todo = [Job("main", "waves", "class", name, steps=1) for name in ("default", "paper")]
+    todo = [Job("main", "waves", "class", name, steps=1) for name in ("learned", "paper")]
     journal.write("worker-0", Entry(todo[0].key, (row(todo[0]),)))
     with (journal.rows / "worker-0.jsonl").open("a") as file:
         file.write(json.dumps({"job": todo[1].key, "reason": "", "rows": []})[:-7])
@@ -280,7 +288,7 @@ def test_a_choice_whose_file_is_gone_is_made_again(place: Workspace) -> None:
 def test_a_job_is_taken_by_one_worker_and_claims_end_with_the_run(place: Workspace) -> None:
     journal = place.journal
     journal.open()
-    todo = [Job("main", "waves", "class", name, steps=1) for name in ("default", "paper")]
+    todo = [Job("main", "waves", "class", name, steps=1) for name in ("learned", "paper")]
     assert [take(todo, journal, f"worker-{n}") for n in range(3)] == [*todo, None]
     assert journal.claimed_by("worker-1") == [todo[1].key]
     journal.open()
@@ -290,7 +298,7 @@ def test_a_job_is_taken_by_one_worker_and_claims_end_with_the_run(place: Workspa
 def test_a_job_waits_for_its_choice_while_others_go_on(place: Workspace) -> None:
     journal = place.journal
     journal.open()
-    other = Job("main", "waves", "class", "default", steps=1)
+    other = Job("main", "waves", "class", "learned", steps=1)
     assert journal.claim(CHOICE, "another")
     assert take([CHOICE, EUCLIDEAN, other], journal, "worker-0") == other
     measure_module.write_choice(journal.choices, CHOICE, Choice("zscore", {}))
@@ -302,7 +310,7 @@ def test_a_failure_is_a_row_that_is_counted_and_told(place: Workspace, monkeypat
         raise RuntimeError("out of memory\nin two lines")
 
     monkeypatch.setattr(run_module, "choose", break_down)
-    todo = [CHOICE, EUCLIDEAN, Job("main", "waves", "class", "default", steps=1, batch=4)]
+    todo = [CHOICE, EUCLIDEAN, Job("main", "waves", "class", "learned", steps=1, batch=4)]
     assert run(todo, place) == 0
     rows, reasons = merged(todo, [place.journal])
     assert reasons[CHOICE.key] == "RuntimeError: out of memory in two lines"
@@ -322,7 +330,7 @@ def test_a_worker_on_a_gpu_ends_after_a_failure(place: Workspace, monkeypatch: p
         raise RuntimeError("CUDA error")
 
     monkeypatch.setattr(run_module, "measured", break_down)
-    job = Job("main", "waves", "class", "default", steps=1)
+    job = Job("main", "waves", "class", "learned", steps=1)
     place.journal.open()
     with pytest.raises(SystemExit) as ended:
         run_module.work([job], replace(place, device="cuda"), "worker-0")
@@ -359,7 +367,7 @@ def test_no_job_is_begun_after_the_time_is_up(place: Workspace) -> None:
 
 def test_rows_of_other_machines_are_added_and_a_success_stands(tmp_path: Path) -> None:
     one, other = Journal(tmp_path / "one"), Journal(tmp_path / "other")
-    job, second = Job("main", "waves", "class", "default"), Job("main", "waves", "class", "paper")
+    job, second = Job("main", "waves", "class", "learned"), Job("main", "waves", "class", "paper")
     for journal in (one, other):
         journal.open()
     one.write("a", failure(job, "no GPU"))
@@ -505,3 +513,24 @@ def test_a_bad_file_is_one_line(tmp_path: Path, program: str) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("geopatch: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_the_learned_half_is_what_version_0_1_was() -> None:
+    job = Job("main", "nsrdb", "subject", "learned")
+    chosen = setting("learned", job.budget)
+    assert config_digest(chosen.model, chosen.train) == "edce2cd1cac9"
+
+
+def test_the_encoder_without_labels_is_given_none(packs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def no_training(collection: Collection, *rest: object) -> None:
+        seen.append(collection.labels)
+        raise InterruptedError
+
+    monkeypatch.setattr(measure_module, "train", no_training)
+    for method in ("instant", "default"):
+        with pytest.raises(InterruptedError):
+            measured(Job("main", "waves", "class", method), packs, packs, "cpu")
+    assert seen[0] is None
+    assert seen[1] is not None

@@ -81,7 +81,7 @@ def test_choices_are_counted_where_one_was_made() -> None:
 
 
 def test_a_baseline_stands_beside_what_its_paper_reports() -> None:
-    assert tables.published_table([row("nsrdb", "default", 0.5)]) == ""
+    assert tables.published_table([row("nsrdb", "learned", 0.5)]) == ""
     rows = [classified("OSULeaf", "dtw", 0.5, "nearest", seed) for seed in (0, 1)]
     rows += [classified("NATOPS", "ts2vec", 0.8, "nearest"), classified("NATOPS", "ts2vec", 0.91, "linear")]
     table = tables.published_table(rows)
@@ -100,25 +100,28 @@ def verdict_of(text: str, rows: Sequence[Row]) -> str:
 
 
 def test_cells_are_means_over_seeds_and_know_their_amplitude() -> None:
-    rows = [row("nsrdb", "default", 0.4), row("nsrdb", "default", 0.6, seed=1), rival("nsrdb", "ts2vec", 0.7), FAILED]
+    rows = [row("nsrdb", "learned", 0.4), row("nsrdb", "learned", 0.6, seed=1), rival("nsrdb", "ts2vec", 0.7), FAILED]
     scores = StudyScores.of(rows)
-    assert scores.value(Condition("nsrdb", "default")) == pytest.approx(0.5)
+    assert scores.value(Condition("nsrdb", "learned")) == pytest.approx(0.5)
     assert scores.value(Condition("nsrdb", "ts2vec")) == 0.7
-    assert scores.value(Condition("nsrdb", "default", scorer="maxsim")) is None
+    assert scores.value(Condition("nsrdb", "learned", scorer="maxsim")) is None
     assert (method_of(rows[2]), amplitude_of(rows[2])) == ("ts2vec", "zscore")
     assert scores.failures("ts2vec") == 1
 
 
 def test_the_archive_columns_are_mean_and_median_over_sets() -> None:
-    scores = StudyScores.of([row(name, "default", value) for name, value in zip(UEA, (0.1, 0.2, 0.9), strict=False)])
-    assert scores.column("UEA mean", "default") == pytest.approx(0.4)
-    assert scores.column("UEA median", "default") == pytest.approx(0.2)
+    scores = StudyScores.of([row(name, "learned", value) for name, value in zip(UEA, (0.1, 0.2, 0.9), strict=False)])
+    assert scores.column("UEA mean", "learned") == pytest.approx(0.4)
+    assert scores.column("UEA median", "learned") == pytest.approx(0.2)
     assert scores.column("UEA mean", "paper") is None
 
 
 def test_the_main_table_has_the_papers_numbers_and_counts_failures() -> None:
-    table = tables.main_table(StudyScores.of([row("nsrdb", "default", 0.5), rival("nsrdb", "ts2vec", 0.75), FAILED]))
-    ours, theirs = (next(line for line in table.splitlines() if name in line) for name in ("GeoPatch**, cos", "ts2vec"))
+    table = tables.main_table(StudyScores.of([row("nsrdb", "learned", 0.5), rival("nsrdb", "ts2vec", 0.75), FAILED]))
+    ours, theirs = (
+        next(line for line in table.splitlines() if name in line)
+        for name in ("GeoPatch, learned half alone**, cos", "ts2vec")
+    )
     assert "| 0.500 / 0.500<br>*0.880 / 0.459* |" in ours
     assert "| 0.750 / 0.750 z<br>*0.644 / 0.493* |" in theirs
     assert theirs.endswith("| 1 | 1 |")
@@ -126,7 +129,7 @@ def test_the_main_table_has_the_papers_numbers_and_counts_failures() -> None:
 
 
 def test_rebuilt_and_missing_sets_are_named() -> None:
-    text = page([row("AbnormalHeartbeat", "default", 0.5)], None, {}, [], "figures")
+    text = page([row("AbnormalHeartbeat", "learned", 0.5)], None, {}, [], "figures")
     assert "AbnormalHeartbeat (rebuilt)" in text
     for name in ("Cricket", "DuckDuckGeese", "EigenWorms", "EthanolConcentration", "FaceDetection"):
         assert name in text
@@ -135,7 +138,7 @@ def test_rebuilt_and_missing_sets_are_named() -> None:
 
 def test_the_late_table_has_a_line_for_each_protocol() -> None:
     rows = [
-        row("nsrdb", "default", value, scorer=scorer, protocol=protocol)
+        row("nsrdb", "learned", value, scorer=scorer, protocol=protocol)
         for protocol, value in (("standard", 0.9), ("penalised-nonoverlap", 0.1))
         for scorer in ("cosine", "maxsim", "fused", "bridge")
     ]
@@ -146,21 +149,21 @@ def test_the_late_table_has_a_line_for_each_protocol() -> None:
 
 
 def test_drops_are_in_percent_of_clean() -> None:
-    rows = [row(name, "default", 0.8) for name in ROBUSTNESS]
-    rows += [row(name, "default", 0.6, stress="span-mask") for name in ROBUSTNESS]
+    rows = [row(name, "learned", 0.8) for name in ROBUSTNESS]
+    rows += [row(name, "learned", 0.6, stress="span-mask") for name in ROBUSTNESS]
     scores = StudyScores.of(rows)
-    assert tables.drops(scores, "default", "span-mask", "recall@1") == pytest.approx(dict.fromkeys(ROBUSTNESS, 25.0))
+    assert tables.drops(scores, "learned", "span-mask", "recall@1") == pytest.approx(dict.fromkeys(ROBUSTNESS, 25.0))
     line = next(line for line in tables.drop_table(scores).splitlines() if "span-mask" in line)
     assert "25.0, 25.0, 25.0, 25.0" in line
     assert "21.3, 10.6, 22.9, 15.4" in line
-    table = tables.robustness_table(scores, "default")
+    table = tables.robustness_table(scores, "learned")
     assert "| Handwriting | clean | 0.800<br>*0.420* |" in table
     assert "| Handwriting | span-mask | 0.600<br>*0.126* |" in table
 
 
 def test_the_ablation_table_leaves_out_what_was_not_measured() -> None:
-    rows = [row("nsrdb", "default", 0.9), row("nsrdb", "no-gate", 0.8)]
-    rows += [row("nsrdb", name, 0.7, protocol="strict-nonoverlap") for name in ("default", "no-gate")]
+    rows = [row("nsrdb", "learned", 0.9), row("nsrdb", "no-gate", 0.8)]
+    rows += [row("nsrdb", name, 0.7, protocol="strict-nonoverlap") for name in ("learned", "no-gate")]
     lines = tables.ablation_table(StudyScores.of(rows)).splitlines()
     assert "NSRDB subject, standard, clean" in lines[0]
     assert "strict-nonoverlap" in lines[0]
@@ -204,19 +207,19 @@ def test_the_critical_difference_is_nemenyis() -> None:
 @pytest.mark.parametrize(("own", "expected"), [(0.9, HOLDS), (0.71, NOT)])
 def test_the_claim_on_nsrdb_flips_with_its_rows(own: float, expected: str) -> None:
     rows = [rival("nsrdb", name, 0.7) for name in PAPERS_EIGHT]
-    rows += [row("nsrdb", preset, own) for preset in ("default", "paper")]
+    rows += [row("nsrdb", preset, own) for preset in ("learned", "paper")]
     assert verdict_of("leads all eight baselines on NSRDB", rows) == expected
 
 
 def test_a_claim_that_holds_for_one_preset_holds_in_part() -> None:
-    rows = [rival("nsrdb", "ts2vec", 0.7), row("nsrdb", "default", 0.9), row("nsrdb", "paper", 0.6)]
+    rows = [rival("nsrdb", "ts2vec", 0.7), row("nsrdb", "learned", 0.9), row("nsrdb", "paper", 0.6)]
     assert verdict_of("leads all eight baselines on NSRDB", rows) == IN_PART
     assert verdict_of("ties at the maximum on NSTDB", rows) == UNKNOWN
 
 
 @pytest.mark.parametrize(("warped", "expected"), [(0.79, HOLDS), (0.5, NOT)])
 def test_the_claim_on_warps_flips_with_its_rows(warped: float, expected: str) -> None:
-    rows = [row(name, preset, 0.8) for name in ROBUSTNESS for preset in ("default", "paper")]
+    rows = [row(name, preset, 0.8) for name in ROBUSTNESS for preset in ("learned", "paper")]
     rows += [replace(one, stress="warp-both-alike@0.1", scores=dict.fromkeys(one.scores, warped)) for one in rows]
     assert verdict_of("A smooth warp costs little", rows) == expected
 
@@ -225,7 +228,7 @@ def test_the_claim_on_warps_flips_with_its_rows(warped: float, expected: str) ->
 def test_the_claim_on_strict_flips_with_its_rows(late: float, expected: str) -> None:
     rows = [
         row("nsrdb", preset, value, scorer=scorer, protocol="penalised-nonoverlap")
-        for preset in ("default", "paper")
+        for preset in ("learned", "paper")
         for scorer, value in (("cosine", 0.4), ("maxsim", late))
     ]
     assert verdict_of("MaxSim falls sharply", rows) == expected
@@ -233,7 +236,7 @@ def test_the_claim_on_strict_flips_with_its_rows(late: float, expected: str) -> 
 
 @pytest.mark.parametrize(("less", "expected"), [(0.8, HOLDS), (0.95, NOT)])
 def test_the_claim_on_geometry_flips_with_its_rows(less: float, expected: str) -> None:
-    rows = [row("nsrdb", "default", 0.9), row("nsrdb", "no-geometry", less)]
+    rows = [row("nsrdb", "learned", 0.9), row("nsrdb", "no-geometry", less)]
     assert verdict_of("must be paired with geometry conditioning", rows) == expected
 
 
@@ -243,25 +246,25 @@ def test_an_ablation_counts_only_beyond_what_seeds_differ_by() -> None:
     for less, expected, beyond in ((0.868, NOT, 0), (0.866, HOLDS, 1)):
         rows = [
             row("nsrdb", preset, recall + step, seed=seed)
-            for preset, recall in (("default", 0.9), ("no-geometry", less))
+            for preset, recall in (("learned", 0.9), ("no-geometry", less))
             for seed, step in around.items()
         ]
         assert verdict_of("must be paired with geometry conditioning", rows) == expected
         told = tables.ablation_noise(StudyScores.of(rows))
         assert "NSRDB standard 2.0." in told
         assert f"Of 1 differences from the full encoder {beyond} exceed" in told
-    assert tables.ablation_noise(StudyScores.of([row("nsrdb", "default", 0.9)])) == ""
+    assert tables.ablation_noise(StudyScores.of([row("nsrdb", "learned", 0.9)])) == ""
 
 
 @pytest.mark.parametrize(("own", "expected"), [(0.9, HOLDS), (0.6, NOT)])
 def test_the_claim_on_warped_queries_over_the_pool_flips_with_its_rows(own: float, expected: str) -> None:
-    rows = [row(name, "default", own, stress="warp-queries") for name in POOL[:6]]
+    rows = [row(name, "learned", own, stress="warp-queries") for name in POOL[:6]]
     rows += [rival(name, method, 0.7, "warp-queries") for name in POOL[:6] for method in POOL_METHODS]
     assert verdict_of("resists timing deformation", rows) == expected
 
 
 def test_a_verdict_names_the_rows_behind_it_and_no_others() -> None:
-    behind, besides = [row("nstdb", preset, 1.0) for preset in ("default", "paper")], row("nsrdb", "default", 0.5)
+    behind, besides = [row("nstdb", preset, 1.0) for preset in ("learned", "paper")], row("nsrdb", "learned", 0.5)
     found = next(one for one in verdicts(StudyScores.of([*behind, besides])) if "NSTDB" in one.claim.says)
     assert list(found.rows) == behind
     assert "2 rows: data nstdb" in claims_table(StudyScores.of(behind))
@@ -269,7 +272,7 @@ def test_a_verdict_names_the_rows_behind_it_and_no_others() -> None:
 
 def test_verdicts_are_counted() -> None:
     assert tally(StudyScores.of([])) == f"Of {len(CLAIMS)} claims: not measured {len(CLAIMS)}."
-    rows = [row("nstdb", "default", 1.0), row("nstdb", "paper", 0.5)]
+    rows = [row("nstdb", "learned", 1.0), row("nstdb", "paper", 0.5)]
     assert tally(StudyScores.of(rows)) == f"Of {len(CLAIMS)} claims: holds in part 1, not measured {len(CLAIMS) - 1}."
 
 
@@ -281,29 +284,29 @@ def study_rows() -> list[Row]:
     """A little of everything."""
     draw = np.random.default_rng(0)
     rows = []
-    for preset in ("default", "paper"):
+    for preset in ("learned", "paper"):
         for name in ROBUSTNESS:
             rows += [row(name, preset, draw.uniform(0.4, 1), stress=stress) for stress in STRESSES]
-    for preset in ("default", *ALL_ABLATIONS):
+    for preset in ("learned", *ALL_ABLATIONS):
         for scorer in ("cosine", "maxsim"):
             for protocol in ("standard", "strict-nonoverlap"):
                 rows.append(row("nsrdb", preset, draw.uniform(0.4, 1), scorer=scorer, protocol=protocol))
     for name in POOL[:5]:
         for stress in ("clean", "warp-queries"):
             rows += [
-                row(name, "default", draw.uniform(0.5, 1), scorer=one, stress=stress) for one in ("cosine", "fused")
+                row(name, "learned", draw.uniform(0.5, 1), scorer=one, stress=stress) for one in ("cosine", "fused")
             ]
             rows += [rival(name, method, draw.uniform(0.3, 0.9), stress) for method in POOL_METHODS]
     for name in UEA[:3]:
         rows += [rival(name, "ts2vec", draw.uniform(0.3, 0.9), stress) for stress in ("clean", "warp-queries")]
         if name not in ROBUSTNESS:
             rows += [
-                row(name, "default", draw.uniform(0.3, 0.9), stress=stress) for stress in ("clean", "warp-queries")
+                row(name, "learned", draw.uniform(0.3, 0.9), stress=stress) for stress in ("clean", "warp-queries")
             ]
     return rows
 
 
-COST = Cost({"default": 27.5, "ts2vec": 182.0}, (Growth("encode", "N windows", (1, 2, 4), (1.0, 2.0, 4.0), 1.0),))
+COST = Cost({"learned": 27.5, "ts2vec": 182.0}, (Growth("encode", "N windows", (1, 2, 4), (1.0, 2.0, 4.0), 1.0),))
 
 
 def test_the_report_has_every_table_and_figure_that_its_rows_allow(tmp_path: Path) -> None:
@@ -372,8 +375,8 @@ def test_growths_cover_what_the_paper_claims() -> None:
 
 def test_mflop_counts_attention_and_grows_with_the_encoder() -> None:
     found = mflop()
-    assert 25 < found["default"] < 30
-    assert found["patch-only-stem"] < found["paper"] < found["default"] < found["K-32"]
+    assert 25 < found["learned"] < 30
+    assert found["patch-only-stem"] < found["paper"] < found["learned"] < found["K-32"]
     assert found["transformer"] > 100  # nothing, if attention were left out
 
 

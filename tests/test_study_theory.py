@@ -35,7 +35,7 @@ from geopatch_lab.study.statements import STATEMENTS, Statement, statement_parts
 from geopatch_lab.study.theory import compact_stability, over_seeds, read_stability, write_stability
 
 TINY = Size(drift_windows=4, every=9, bound_windows=2, patches=8, etas=(0.1, 0.4), R=(1, 5), queries=6)
-JOB = Job("stability", "recorded", "class", "default", aim=STABILITY, steps=1, batch=4)
+JOB = Job("stability", "recorded", "class", "learned", aim=STABILITY, steps=1, batch=4)
 FIGURES = [f"{name}-recorded" for name in ("drift", "bound", "margin", "preference")]
 
 
@@ -87,7 +87,7 @@ def test_a_job_is_done_once_and_says_where_its_rows_come_from(study: Workspace, 
     assert run([JOB], study, log=told.append) == 0
     assert told[0].startswith("0 of 1 jobs to do")
     assert merged([JOB], [study.journal]) == ([], {})
-    assert {(row.data, row.target, row.preset, row.seed) for row in rows} == {("recorded", "class", "default", 0)}
+    assert {(row.data, row.target, row.preset, row.seed) for row in rows} == {("recorded", "class", "learned", 0)}
     digests = {(row.setting["rule"], row.setting["weights"]): row.config_digest for row in rows if row.topic == "drift"}
     assert digests["fixed", "own"] == digests["adaptive", "shared"] != digests["adaptive", "own"], "two were trained"
 
@@ -124,7 +124,7 @@ def test_a_failure_is_a_row_that_is_counted_and_told(
 def test_the_theorems_can_be_run_alone(study: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     monkeypatch.setattr(run_module, "findings", lambda job, *_: seen.append(job.key) or [])  # type: ignore[func-returns-value]
-    write_jobs(tmp_path / "jobs.jsonl", [Job("main", "recorded", "class", "default"), JOB])
+    write_jobs(tmp_path / "jobs.jsonl", [Job("main", "recorded", "class", "learned"), JOB])
     places = {"folder": tmp_path / "out", "packs": study.packs, "jobs": tmp_path / "jobs.jsonl", "device": "cpu"}
     run_module.main([*(f"--{name}={value}" for name, value in places.items()), "--part", "stability"])
     assert seen == [JOB.key] == list(Journal(tmp_path / "out").entries())

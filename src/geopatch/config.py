@@ -121,8 +121,8 @@ class ModelConfig(PatchConfig):
     kernel_share : float, default=0.4
         What the fixed kernels count for in the cosine of two embeddings, where there are both halves.
     prior_windows : float, default=2.0
-        How many windows the prior that comes with the package counts for in the fixed kernels; it is what a fit on
-        few windows leans on. 0 leaves it out.
+        How many windows the prior that comes with the package counts for in the fixed kernels: what a fit on fewer
+        than five times as many windows leans on. 0 leaves it out.
     channels : int, default=1
         Channels of a signal; `fit` takes the number from the training signals.
     length : int, default=256

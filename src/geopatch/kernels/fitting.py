@@ -209,6 +209,8 @@ def blend(
     moments: Moments, prior: FeaturePrior, basis: Tensor | None, scale: Tensor, known: float
 ) -> tuple[Tensor, Tensor]:
     """Drift and differences of windows, shrunk towards those known before."""
+    if not known:
+        return moments.drift(), moments.between()
     ratio = prior.scale.to(scale) / scale
     drift = (1 - known) * moments.drift() + known * prior.drift.within(basis, ratio)
     return drift, (1 - known) * moments.between() + known * prior.between.within(basis, ratio)
@@ -216,6 +218,8 @@ def blend(
 
 def _with_prior(samples: Tensor, prior: FeaturePrior, scale: Tensor, known: float) -> Tensor:
     """Samples (M, F), and beside them the directions that the prior knows, each as strong as in the blend."""
+    if not known:
+        return samples
     ratio = prior.scale.to(scale) / scale
     factors = [part.factor.to(scale) * ratio[:, None] for part in (prior.drift, prior.between)]
     own = samples * ((1 - known) / len(samples)) ** 0.5

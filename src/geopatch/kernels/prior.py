@@ -15,6 +15,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 FILE = "general.safetensors"  # made by runs/prior.py
+ENOUGH = 5.0  # times the windows that the prior counts for: with so many it is not needed
 RANK = 128  # leading directions of a covariance that are kept; the rest as variances
 
 
@@ -88,8 +89,11 @@ class Prior:
 
 
 def known_share(windows: int, prior_windows: float) -> float:
-    """What the prior counts for beside so many windows, where it is worth `prior_windows` of them."""
-    return prior_windows / (windows + prior_windows) if prior_windows else 0.0
+    """What the prior counts for beside so many windows, where it is worth `prior_windows` of them.
+
+    From five times as many on it is left out: there, the windows' own covariance is the better one.
+    """
+    return prior_windows / (windows + prior_windows) if windows < ENOUGH * prior_windows else 0.0
 
 
 @lru_cache(maxsize=1)

@@ -21,9 +21,11 @@ from geopatch_lab.plot.stability import FIGURES as THEORY_FIGURES
 from geopatch_lab.stability.finding import FAILED, StabilityRow
 from geopatch_lab.study import tables
 from geopatch_lab.study.claims import claims_table, tally
+from geopatch_lab.study.classification import PROTOCOL
 from geopatch_lab.study.cost import Cost, read_cost
 from geopatch_lab.study.figures import draw_all
 from geopatch_lab.study.jobs import BATCH, STEPS, WHOLE
+from geopatch_lab.study.journal import Journal
 from geopatch_lab.study.scores import WARPED, StudyScores
 from geopatch_lab.study.sets import UEA, UEA_MISSING, UNSEEN
 from geopatch_lab.study.statements import statements_table
@@ -65,7 +67,7 @@ DATA = """## What the numbers stand on
 
 CLAIMS = """## The claims of the paper
 
-Computed from the rows by `geopatch_lab.study.claims`, for the learned half alone and for the paper's own (preset `paper`).
+Computed from the rows by `geopatch_lab.study.claims`, for the learned half and for the paper's own (preset `paper`).
 An ablation counts as lower if it is so by more than what stands behind *seeds*: two standard errors of a difference.
 """
 PUBLISHED = """## The baselines against their papers
@@ -294,6 +296,18 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
         partial.write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
 
 
+def added(path: Path, folders: Sequence[Path]) -> None:
+    """Put the rows of more jobs into a file of rows, in the place of those of the same method, set, target and seed."""
+    ended = [entry for folder in folders for entry in Journal(folder).entries().values() if not entry.reason]
+    more = compact([row for entry in ended for row in entry.rows])
+    replaced = {_fit_of(row) for row in more}
+    write_rows(path, [*(row for row in read_rows(path) if _fit_of(row) not in replaced), *more])
+
+
+def _fit_of(row: Row) -> tuple[object, ...]:
+    return row.data, row.target, row.preset, row.seed, row.protocol == PROTOCOL
+
+
 def _line(row: Row) -> str:
     payload = {name: value for name, value in row.as_dict().items() if name not in ("per_class", "failures") or value}
     return json.dumps(payload, separators=(",", ":"))
@@ -302,12 +316,15 @@ def _line(row: Row) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=Path, required=True)
+    parser.add_argument("--add", type=Path, nargs="*", default=(), help="folders of a study, to add to the rows")
     parser.add_argument("--cost", type=Path)
     parser.add_argument("--stability", type=Path, help="rows about the theorems")
     parser.add_argument("--page", type=Path, required=True)
     parser.add_argument("--figures", type=Path, help="a folder beside the page, if it is not told")
     options = parser.parse_args(arguments)
     plot.check_installed()
+    if options.add:
+        added(options.rows, options.add)
     cost = None if options.cost is None else read_cost(options.cost)
     stability = [] if options.stability is None else read_stability(options.stability)
     figures = options.figures or options.page.parent / "figures"

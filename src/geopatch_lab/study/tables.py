@@ -288,9 +288,7 @@ def duel_table(scores: StudyScores) -> str:
                 if gap is not None:
                     interval = f"{100 * gap.mean:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
                     record = f"{gap.wins} / {gap.ties} / {gap.losses}"
-                    lines.append(
-                        [ours, rival, "warped" if stress != "clean" else stress, interval, record]
-                    )
+                    lines.append([ours, rival, "warped" if stress != "clean" else stress, interval, record])
     return markdown(
         ["ours", "against", "queries", "mean difference in R@1, points [95 %]", "won / equal / lost"], lines
     )
