@@ -206,6 +206,50 @@ def gate(xi: Sequence[float], w1: Array, b1: Array, w2: Array, b2: float, valid:
     return (1 / (1 + math.exp(-logit))) if valid else 0.0
 
 
+def drift_and_difference(views: Array) -> tuple[Array, Array, Array]:
+    """Of windows by their views (N, V, r): covariance round the window's mean, of the means, and the mean of means."""
+    windows, count, width = views.shape
+    drift, difference = np.zeros((width, width)), np.zeros((width, width))
+    means = [sum(rows) / count for rows in views]
+    centre = sum(means) / windows
+    for rows, own in zip(views, means, strict=True):
+        for row in rows:
+            drift += np.outer(row - own, row - own)
+        difference += np.outer(own - centre, own - centre)
+    return drift / (windows * (count - 1)), difference / windows, centre
+
+
+def whitened_directions(drift: Array, difference: Array, count: int, shrinkage: float) -> Array:
+    """The leading directions (r, count) of what differs, where the drift is the unit in every direction."""
+    width = len(drift)
+    ridge = shrinkage * np.mean([drift[n, n] for n in range(width)])
+    value, vector = np.linalg.eigh(drift + ridge * np.eye(width))
+    whiten = vector @ np.diag(1 / np.sqrt(value)) @ vector.T
+    _, leading = np.linalg.eigh(whiten @ difference @ whiten)
+    directions: Array = whiten @ leading[:, ::-1][:, :count]
+    return directions
+
+
+def closed_form(
+    shares: Array, sample: Array, scale: tuple[Array, Array], prior: tuple[Array, Array], sizes: tuple[int, int]
+) -> Any:
+    """What embeds features: from those of views (N, V, F), rows that span the space, and covariances known before."""
+    (mean, spread), (rank, count), windows = scale, sizes, len(shares)
+    basis = np.linalg.svd(sample, full_matrices=False)[2][:rank].T
+    drift, difference, centre = drift_and_difference(((shares - mean) / spread) @ basis)
+    own, known = windows / (windows + 20), 20 / (windows + 20)
+    blended = [
+        own * one + known * basis.T @ other @ basis for one, other in zip((drift, difference), prior, strict=True)
+    ]
+    directions = whitened_directions(blended[0], blended[1], count, 0.001)
+
+    def embed(features: Array) -> Array:
+        vectors = [(((row - mean) / spread) @ basis - centre) @ directions for row in features]
+        return np.stack([vector / norm(vector) for vector in vectors])
+
+    return embed
+
+
 def decorrelation(gated: Array, valid: Mask, epsilon: float = 1e-8) -> float:
     """Eq. decorrelation: a double loop over the valid tokens of each window (B, K, d)."""
     total = 0.0

@@ -12,7 +12,7 @@ from geopatch.gallery import Gallery
 from geopatch.signal import Signal
 
 RATE_HZ = 32.0
-SMALL = ModelConfig(patch_length=8, max_patches=6, width=16, embedding=8, layers=1, heads=1)
+SMALL = ModelConfig(halves=("learned",), patch_length=8, max_patches=6, width=16, embedding=8, layers=1, heads=1)
 TRAIN = TrainConfig(epochs=1, min_steps=1, max_steps=1, batch_size=8)
 WIDE = dataclasses.replace(SMALL, embedding=12, width=8, max_patches=4)
 COUNT = 30

@@ -20,7 +20,7 @@ import numpy as np
 import uvicorn
 from starlette.testclient import TestClient
 
-from geopatch.config import ModelConfig, TrainConfig
+from geopatch.config import PRESETS, ModelConfig, TrainConfig
 from geopatch.data.sample import ecg_windows
 from geopatch.engines import Metadata
 from geopatch.estimator import GeoPatch
@@ -34,11 +34,15 @@ READER, WRITER = {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"Beare
 READY_S = 180.0
 
 
-def make_place(folder: Path) -> Path:
-    """A folder with `model` and `gallery`: two leads of six records, a few windows of each, labelled."""
+def make_place(folder: Path, preset: str | None = None) -> Path:
+    """A folder with `model` and `gallery`: two leads of six records, a few windows of each, labelled.
+
+    The model is that of a preset, or a small one of the learned half that is quickly made.
+    """
     windows = ecg_windows()
     chosen = windows.subset(np.asarray([signal.start_s < 12 for signal in windows.signals]))
-    config = ModelConfig(width=16, embedding=8, layers=1, heads=1)
+    small = PRESETS[preset] if preset else ModelConfig(halves=("learned",))
+    config = replace(small, width=16, embedding=8, layers=1, heads=1)
     train = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=8)
     unnamed = [replace(signal, channels=()) for signal in chosen.signals]  # the second leads differ between records
     model = GeoPatch(model=config, train=train, device="cpu").fit(unnamed, chosen.labels)

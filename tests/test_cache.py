@@ -165,7 +165,7 @@ from geopatch.estimator import GeoPatch
 
 signals = Cache(sys.argv[1]).signals("train")
 train = TrainConfig(min_steps=2, max_steps=2, epochs=1, batch_size=4, validation=0.0, precision="float32")
-model = ModelConfig(stem="patch", global_branch=False, max_patches=2, layers=1)
+model = ModelConfig(halves=("learned",), stem="patch", global_branch=False, max_patches=2, layers=1)
 GeoPatch(model=model, train=train).fit(signals[:32])  # whatever torch sets up once
 used = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) * 1024
 resource.setrlimit(resource.RLIMIT_DATA, (used + {room}, resource.RLIM_INFINITY))

@@ -20,7 +20,9 @@ from geopatch.model.encoder import Encoder
 from geopatch.patches import stack
 from geopatch.signal import Signal
 
-TINY = ModelConfig(channels=2, patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+TINY = ModelConfig(
+    halves=("learned",), channels=2, patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1
+)
 CARD = Card(train={"seed": 3}, data={"windows": 5, "rate_hz": 2.0}, scores={"loss": 0.5, "validation_loss": None})
 FILES = {"config.json", "weights.safetensors", "README.md"}
 
@@ -137,7 +139,7 @@ AMISS: dict[str, tuple[Callable[[Path], object], str]] = {
     "garbage bytes": (write("config.json", b"\xff\x00"), r"config\.json is not readable as a model config"),
     "a list": (write("config.json", b"[1, 2]"), r"config\.json is not readable as a model config"),
     "another config": (write("config.json", b'{"model": {}}'), r"config\.json is not readable as a model config"),
-    "newer format": (configure(format=2), r"has model format 2, this version \(.*\) reads 1; upgrade geopatch-ts"),
+    "newer format": (configure(format=3), r"has model format 3, this version \(.*\) reads 2; upgrade geopatch-ts"),
     "no digest": (configure(digest=None), r"is truncated or changed"),
     "no model": (configure(model=None), r"does not hold what its config says"),
     "no card": (configure(card=[]), r"does not hold what its config says"),

@@ -27,10 +27,10 @@ from geopatch.evaluate import Summary, read_rows, retrieval
 from geopatch.model import digest
 from geopatch.version import __version__
 
-MODEL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+MODEL = ModelConfig(halves=("learned",), patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
 TRAIN = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=4)
 TINY = ["--patch-length=4", "--max-patches=4", "--width=16", "--embedding=8", "--layers=1", "--heads=1"]
-TINY += ["--epochs=1", "--min-steps=2", "--max-steps=2", "--batch-size=4", "--device=cpu"]
+TINY += ["--halves=learned", "--epochs=1", "--min-steps=2", "--max-steps=2", "--batch-size=4", "--device=cpu"]
 
 
 @pytest.fixture
@@ -247,12 +247,14 @@ def test_every_setting_is_a_flag(verb: str, run: Run) -> None:
     renamed = {"amplitude": "view-amplitude", "reconstruction": "reconstruction-weight"}
     flags = {field.name.replace("_", "-") for field in dataclasses.fields(ModelConfig)}
     flags |= {renamed.get(f.name, f.name.replace("_", "-")) for f in dataclasses.fields(TrainConfig)}
-    missing = [flag for flag in flags - {"channels"} if f"--{flag}" not in told.replace(",", " ").split()]
+    missing = [flag for flag in flags - {"channels", "length"} if f"--{flag}" not in told.replace(",", " ").split()]
     assert not missing
     assert "--no-gate" in told
     text = " ".join(told.split())
     assert "Largest learning rate, reached after the warm-up. [default: 0.001]" in text
     assert "Share of features dropped in training. [default: 0.05; paper: 0.2]" in text
+    assert "What the encoder is made of. Of kernels, learned. [default: all; instant: kernels; paper: learned]" in text
+    assert "or the paper's. [default: (default with labels, instant without)]" in text
     assert "[train]" not in text
 
 
@@ -289,8 +291,8 @@ def given(*flags: str) -> dict[str, Any]:
     ],
 )
 def test_flags_reach_the_model(flags: list[str], changes: dict[str, Any]) -> None:
-    for preset, config in PRESETS.items():
-        assert options.model_config(preset, given(*flags)) == dataclasses.replace(config, **changes)
+    for preset in ("default", "paper"):
+        assert options.model_config(preset, given(*flags)) == dataclasses.replace(PRESETS[preset], **changes)
     assert options.train_config(given(*flags)) == TrainConfig()
 
 
@@ -299,6 +301,7 @@ def test_flags_reach_the_model(flags: list[str], changes: dict[str, Any]) -> Non
     [
         (["--learning-rate", "0.01"], {"learning_rate": 0.01}),
         (["--view-amplitude", "0.3"], {"amplitude": 0.3}),
+        (["--robust-to", "noise,drop"], {"robust_to": ("noise", "drop")}),
         (["--reconstruction-weight", "0.5"], {"reconstruction": 0.5}),
         (["--precision", "float32"], {"precision": "float32"}),
     ],
@@ -306,6 +309,50 @@ def test_flags_reach_the_model(flags: list[str], changes: dict[str, Any]) -> Non
 def test_flags_reach_the_training(flags: list[str], changes: dict[str, Any]) -> None:
     assert options.train_config(given(*flags)) == dataclasses.replace(TrainConfig(), **changes)
     assert options.model_config("default", given(*flags)) == PRESETS["default"]
+
+
+@pytest.mark.parametrize("flag", ["--max-steps=3", "--no-gate", "--reconstruction-weight=1", "--kernel-share=0.4"])
+def test_flags_of_the_trained_half_are_refused_without_one(flag: str) -> None:
+    name = flag.partition("=")[0].replace("--no-", "--")
+    with pytest.raises(ConfigError, match=f"^{name} is for the half that is trained.*or --preset default"):
+        options.model_config("instant", given(flag))
+    with pytest.raises(ConfigError, match=f"^{name} is for the half that is trained"):
+        options.model_config("default", given(flag, "--halves=kernels"))
+
+
+@pytest.mark.parametrize(
+    "flag", ["--width=32", "--embedding=8", "--amplitude=zscore", "--patch-length=8", "--warp=0.1", "--robust-to=noise"]
+)
+def test_flags_of_both_halves_reach_fixed_kernels(flag: str) -> None:
+    assert options.model_config("instant", given(flag)).halves == ("kernels",)
+
+
+def test_the_preset_follows_the_labels() -> None:
+    assert [options.preset_for(None, labelled=labelled) for labelled in (True, False)] == ["default", "instant"]
+    assert options.preset_for("paper", labelled=False) == "paper"
+
+
+def test_fit_without_labels_fits_fixed_kernels(run: Run, data: Path) -> None:
+    write_npz(data.parent / "bare.npz", X=waves()[0])
+    for command in (["waves.npz", "--unlabelled"], ["bare.npz"], ["waves.npz", "--preset", "instant"]):
+        ran = run("fit", *command, "--out", "model", "--force", "--device=cpu", "--embedding=8", "--json")
+        assert (ran.code, ran.err) == (0, "")
+        loaded = GeoPatch.load(data.parent / "model")
+        assert loaded.encoder_.config.halves == ("kernels",)
+        assert loaded.encoder_.config.length == 20
+    assert json.loads(ran.out)["classes"] == 2
+    for command in (["waves.npz", "--unlabelled"], ["bare.npz"]):
+        ran = run("fit", *command, "--out", "other", "--max-steps=3")
+        assert (ran.code, ran.out) == (2, "")
+        assert "--max-steps is for the half that is trained" in ran.err
+
+
+def test_fit_with_labels_fits_both_halves(run: Run, data: Path) -> None:
+    flags = [flag for flag in TINY if not flag.startswith("--halves")]
+    assert run("fit", data, "--out", "model", *flags).code == 0
+    assert run("encode", data, "--model", "model", "--out", "codes.npz").code == 0
+    with np.load(data.parent / "codes.npz") as codes:
+        assert codes["embedding"].shape == (8, 16)
 
 
 def test_flags_reach_the_saved_model(run: Run, data: Path) -> None:

@@ -16,7 +16,7 @@ from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
 from geopatch.signal import Signal
 
-SMALL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+SMALL = ModelConfig(halves=("learned",), patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
 
 
 @pytest.fixture(scope="module")

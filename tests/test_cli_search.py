@@ -31,7 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model, a gallery of ECG windows, the same without values, and a file of queries."""
     folder = tmp_path_factory.mktemp("place")
     windows = ecg_windows().subset(np.arange(0, 1000, 25))
-    config = ModelConfig(width=16, embedding=8, layers=1, heads=1)
+    config = ModelConfig(halves=("learned",), width=16, embedding=8, layers=1, heads=1)
     train = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=8)
     model = GeoPatch(model=config, train=train, device="cpu").fit(windows.signals, windows.labels)
     model.save(folder / "model")
@@ -142,7 +142,6 @@ def test_every_mistake_is_one_line(run: Run, place: Path) -> None:
         (["gallery", "--id", "nobody"], "has no entry 'nobody'"),
         (["gallery", "--id", id, "--row", 1], "--row has no meaning"),
         (["gallery", "--record", "100", "--start", 1], "give both --start and --stop"),
-        (["gallery", "queries.npz"], "needs the gallery's model"),
         (["gallery", "queries.npz", "--model", "model", "--row", 7], "has 3 signals, so --row lies within 0 and 2"),
         (["gallery", "queries.npz", "--model", "model", "--id", "four"], "has no signal 'four'; the first is 'one'"),
         (["gallery", "queries.npz", "--model", "model", "--id", "one", "--row", 1], "--id or --row, not both"),

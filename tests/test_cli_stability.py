@@ -21,7 +21,7 @@ from geopatch_lab.plot.stability import bound_figure, drift_figure, margin_figur
 from geopatch_lab.stability import Finding, Size, StabilityRow, append_stability, measure_stability, read_stability
 from geopatch_lab.stability.finding import of_topic, spread_of
 
-MODEL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+MODEL = ModelConfig(halves=("learned",), patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
 TRAIN = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=4)
 TINY = Size(drift_windows=4, every=9, bound_windows=3, patches=8, etas=(0.1, 0.4), R=(1,), queries=5)
 TOPICS = {"drift", "affine", "constants", "bound", "margin", "preference", "dominance", "protocol"}

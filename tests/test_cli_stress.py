@@ -19,8 +19,8 @@ from geopatch.evaluate.stress import STRESSES
 from geopatch.scoring import encoded_scorers
 
 TINY = ["--patch-length=4", "--max-patches=4", "--width=16", "--embedding=8", "--layers=1", "--heads=1"]
-TINY += ["--epochs=1", "--min-steps=2", "--max-steps=2", "--batch-size=4", "--device=cpu"]
-MODEL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+TINY += ["--halves=learned", "--epochs=1", "--min-steps=2", "--max-steps=2", "--batch-size=4", "--device=cpu"]
+MODEL = ModelConfig(halves=("learned",), patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
 TRAIN = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=4)
 
 

@@ -15,7 +15,7 @@ from geopatch.errors import ConfigError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate.rows import config_digest
 
-MODEL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+MODEL = ModelConfig(halves=("learned",), patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
 X = np.cumsum(np.random.default_rng(0).normal(size=(6, 14)), axis=1)
 
 
@@ -58,7 +58,7 @@ def test_a_reconstruction_and_its_weight_go_together(kind: str, weight: float) -
     [
         ({"width": 32}, r"width=32 and model\.width=16 are both given; give one of them"),
         ({"max_steps": 3, "train": TrainConfig(max_steps=2)}, r"max_steps=3 and train\.max_steps=2 are both given"),
-        ({"model": ModelConfig(channels=3)}, r"model has channels=3, the signals have 1"),
+        ({"model": ModelConfig(halves=("learned",), channels=3)}, r"model has channels=3, the signals have 1"),
     ],
 )
 def test_a_setting_in_two_places_is_refused(parameters: dict[str, Any], message: str) -> None:
@@ -76,8 +76,35 @@ def test_parameters_and_configs_make_one_setting() -> None:
 
 
 def test_the_digests_of_the_published_rows_stay() -> None:
-    digests = {name: config_digest(model, TrainConfig()) for name, model in PRESETS.items()}
+    """Those of version 0.1, which knew no fixed kernels and one kind of view."""
+    train = TrainConfig(robust_to=())
+    learned = {name: dataclasses.replace(PRESETS[name], halves=("learned",)) for name in ("default", "paper")}
+    digests = {name: config_digest(model, train) for name, model in learned.items()}
     assert digests == {"default": "a1f1333d18ff", "paper": "031d2a143b46"}
+    others = [config_digest(PRESETS[name], train) for name in ("instant", "default")]
+    assert len({*digests.values(), *others, config_digest(learned["default"], TrainConfig())}) == 5
+
+
+def test_what_the_data_decides_is_no_setting() -> None:
+    default = PRESETS["default"]
+    assert config_digest(dataclasses.replace(default, length=99, channels=3)) == config_digest(default)
+    assert config_digest(dataclasses.replace(default, kernel_share=0.3)) != config_digest(default)
+    instant = PRESETS["instant"]
+    assert config_digest(dataclasses.replace(instant, kernel_share=0.3)) == config_digest(instant)
+
+
+def test_the_preset_follows_the_labels() -> None:
+    for name, config in PRESETS.items():
+        assert GeoPatch(name).model_config == config
+    with pytest.raises(ConfigError, match="preset must be one of instant, default, paper, got 'large'"):
+        GeoPatch("large").fit(X)
+
+
+@pytest.mark.parametrize("name", ["layers", "max_steps", "batch_size", "learning_rate", "temperature"])
+def test_a_setting_of_the_trained_half_without_one_is_refused(name: str) -> None:
+    for estimator in (GeoPatch(**{name: 2}), GeoPatch("instant", **{name: 2})):
+        with pytest.raises(ConfigError, match=rf"{name}=2 is for the half that is trained.* give labels or preset="):
+            estimator.fit(X)
 
 
 @pytest.mark.parametrize("kind", [PatchConfig, ModelConfig, TrainConfig])

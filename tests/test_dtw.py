@@ -57,7 +57,7 @@ def test_the_mean_distance_does_not_grow_with_length_and_channels() -> None:
 
 @pytest.mark.parametrize("amplitude", ["keep", "zscore", "both"])
 def test_values_are_scaled_as_the_encoder_scales_them(amplitude: str) -> None:
-    encoder = Encoder(ModelConfig(channels=2, amplitude=amplitude))
+    encoder = Encoder(ModelConfig(halves=("learned",), channels=2, amplitude=amplitude))
     encoder.level.copy_(torch.tensor([1.0, -2.0]))
     encoder.spread.copy_(torch.tensor([2.0, 4.0]))
     values = np.random.default_rng(0).normal(size=(9, 2)).astype(np.float32)

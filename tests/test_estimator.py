@@ -31,7 +31,7 @@ from geopatch.model import digest
 from geopatch.progress import LINES
 from geopatch.signal import Signal
 
-MODEL = ModelConfig(patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
+MODEL = ModelConfig(halves=("learned",), patch_length=4, max_patches=4, width=16, embedding=8, layers=1, heads=1)
 TRAIN = TrainConfig(epochs=1, min_steps=2, max_steps=3, batch_size=8)
 COUNT, LENGTH = 10, 14
 Y = np.asarray(["a", "b"] * (COUNT // 2))
@@ -161,6 +161,30 @@ def test_labels_are_not_needed(X: Array) -> None:
     assert digest(estimator.encoder_) != digest(geopatch().fit(X, Y).encoder_)
 
 
+@pytest.mark.parametrize(("preset", "width"), [("instant", 8), ("default", 16), ("paper", 8)])
+def test_every_preset_fits_saves_and_pipes(preset: str, width: int, X: Array, tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"width": 16, "embedding": 8, "patch_length": 4, "max_patches": 4, "device": "cpu"}
+    model = GeoPatch(preset, **sizes, train=TRAIN)
+    vectors = model.fit_transform(X, Y)
+    assert vectors.shape == (COUNT, width)
+    assert model.get_feature_names_out().tolist() == [f"geopatch{n}" for n in range(width)]
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert model.classes_ is not None
+    assert model.classes_.tolist() == ["a", "b"]
+    model.save(tmp_path / "model")
+    assert np.array_equal(GeoPatch.load(tmp_path / "model", device="cpu").transform(X), vectors)
+    assert np.array_equal(clone(model).fit(X, Y).transform(X), vectors)
+    pipeline = make_pipeline(clone(model), KNeighborsClassifier(1)).fit(X, Y)
+    assert pipeline.predict(X).tolist() == Y.tolist()
+
+
+def test_without_labels_nothing_is_trained(X: Array) -> None:
+    model = GeoPatch(embedding=8, device="cpu").fit(X)
+    assert model.encoder_.config.halves == ("kernels",)
+    assert (model.history_, model.card_.scores, model.classes_) == ([], {}, None)
+    assert GeoPatch(embedding=8, width=16, train=TRAIN, device="cpu").fit(X, Y).encoder_.config.embedding_width == 16
+
+
 def test_a_second_fit_forgets_the_first(X: Array) -> None:
     again = geopatch().fit(X[:, :9], Y).fit(X)
     fresh = geopatch().fit(X)
@@ -245,7 +269,7 @@ def test_sparse_input_is_refused(fitted: GeoPatch) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"preset": "best", "model": None}, "preset must be one of default, paper, got 'best'"),
+        ({"preset": "best", "model": None}, "preset must be one of instant, default, paper, got 'best'"),
         ({"device": "tpu"}, "device must be auto, cpu, cuda or cuda:N, got 'tpu'"),
         ({"device": "meta"}, "device must be auto, cpu, cuda or cuda:N, got 'meta'"),
         ({"device": None}, "device must be auto, cpu, cuda or cuda:N, got None"),
@@ -591,6 +615,7 @@ def test_n_features_in_is_the_common_length(X: Array, fitted: GeoPatch) -> None:
 
 ANY_LENGTH = "a window of any length can be encoded, so one of another length than in training is no error"
 EXPECTED_TO_FAIL = {
+    "check_fit_score_takes_y": "labels in partial_fit are refused, for nothing would come of them",
     "check_n_features_in_after_fitting": ANY_LENGTH,
     "check_transformer_general": ANY_LENGTH,
     "check_dtype_object": "what a user can cure is a GeoPatchError, which is a ValueError; asked for is a TypeError",

@@ -12,7 +12,7 @@ import polars
 import pytest
 from galleries import ABOUT, entries_of, everything, same
 
-from geopatch.config import TrainConfig
+from geopatch.config import ModelConfig
 from geopatch.data.recording import Recording, WindowConfig
 from geopatch.encoding import Encoding
 from geopatch.engines import Entries, about_model, entries_from
@@ -31,9 +31,14 @@ def signals(count: int, first: int = 0) -> list[Signal]:
     return [Signal.from_array(walk, id=f"s{first + n}", rate_hz=RATE_HZ) for n, walk in enumerate(walks)]
 
 
+def untrained(random_state: int = 0) -> GeoPatch:
+    """A learned encoder of one step: quick to fit."""
+    return GeoPatch(model=ModelConfig(halves=("learned",)), max_steps=1, random_state=random_state)
+
+
 @pytest.fixture(scope="module")
 def model() -> GeoPatch:
-    return GeoPatch(train=TrainConfig(min_steps=1, max_steps=1)).fit(signals(8))
+    return untrained().fit(signals(8))
 
 
 @pytest.fixture
@@ -109,7 +114,7 @@ def test_arrays_get_ids_that_nobody_has(gallery: Gallery) -> None:
 
 
 def test_frames_keep_their_ids_and_get_new_ones_without(tmp_path: Path) -> None:
-    model = GeoPatch(train=TrainConfig(min_steps=1, max_steps=1)).fit(np.random.default_rng(0).normal(size=(8, 32)))
+    model = untrained().fit(np.random.default_rng(0).normal(size=(8, 32)))
     wide = polars.DataFrame(np.random.default_rng(1).normal(size=(3, 32)))
     long = polars.DataFrame({"id": ["0"] * 32 + ["x"] * 32, "a": np.random.default_rng(2).normal(size=64)})
     with Gallery.create(tmp_path / "gallery", model) as gallery:
@@ -155,7 +160,7 @@ def test_anchors_are_stored(gallery: Gallery) -> None:
 @pytest.mark.parametrize("rate_hz", [None, 250.0])
 def test_a_recording_is_not_resampled_for_a_model_without_a_rate(tmp_path: Path, rate_hz: float | None) -> None:
     draw = np.random.default_rng(0)
-    model = GeoPatch(train=TrainConfig(min_steps=1, max_steps=1)).fit(draw.normal(size=(8, 64)))
+    model = untrained().fit(draw.normal(size=(8, 64)))
     values = np.cumsum(draw.normal(size=(256, 1)), axis=0).astype(np.float32)
     with Gallery.create(tmp_path / "gallery", model) as gallery:
         assert gallery.add_recording(Signal(values, "long", rate_hz)) == 7
@@ -244,7 +249,7 @@ def test_ids_that_stand_twice_are_refused(gallery: Gallery) -> None:
 
 def test_another_model_is_refused(gallery: Gallery, tmp_path: Path) -> None:
     gallery.close()
-    other = GeoPatch(random_state=3, train=TrainConfig(min_steps=1, max_steps=1)).fit(signals(8))
+    other = untrained(random_state=3).fit(signals(8))
     with pytest.raises(GalleryError, match="use the model it was made with"):
         Gallery.open(tmp_path / "gallery", model=other)
     Gallery.open(tmp_path / "gallery").close()  # the refusal let go of the lock
@@ -367,3 +372,21 @@ def test_copies_keep_every_bit(tmp_path: Path) -> None:
         gallery.copy(tmp_path / "two")
     with Gallery.open(tmp_path / "two", read_only=True) as copied:
         assert same(copied.fetch(["a", "b"]), entries)
+
+
+@pytest.mark.parametrize("preset", ["instant", "default"])
+def test_every_preset_fills_and_searches_a_gallery(preset: str, tmp_path: Path) -> None:
+    steps = None if preset == "instant" else 1
+    model = GeoPatch(preset, width=16, embedding=8, max_steps=steps, device="cpu").fit(signals(12), ["a", "b"] * 6)
+    with Gallery.create(tmp_path / "gallery", model) as made:
+        made.add(signals(12))
+        for scorer in ("cosine", "fused", "dtw"):
+            hits = made.search(signals(12)[3], 4, scorer=scorer, certify=True)
+            assert hits[0].id == "s3"
+            assert hits[0].certificate is not None
+        assert len(hits[1].explain().matches) > 0
+    with Gallery.open(tmp_path / "gallery") as opened:  # with the model that it holds
+        assert len(opened.search("s3", 4, scorer="dtw")) == 4
+        opened.add(signals(4, first=12))
+        opened.refit()
+        assert opened.search(signals(16)[3], 1)[0].id == "s3"

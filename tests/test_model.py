@@ -29,6 +29,7 @@ from geopatch.model.layers import (
     ReconstructionHead,
     SetAggregate,
 )
+from geopatch.model.learned import LearnedHalf, LearnedOutput
 from geopatch.model.stem import (
     STEP,
     ContextStem,
@@ -42,7 +43,15 @@ from geopatch.patches import PatchBatch, WindowBatch, stack
 from geopatch.scaffold import fixed_scaffold
 from geopatch.signal import Signal
 
-SMALL: dict[str, Any] = {"patch_length": 8, "max_patches": 6, "width": 16, "heads": 2, "embedding": 12, "layers": 2}
+SMALL: dict[str, Any] = {
+    "halves": ("learned",),
+    "patch_length": 8,
+    "max_patches": 6,
+    "width": 16,
+    "heads": 2,
+    "embedding": 12,
+    "layers": 2,
+}
 MOST_MFLOP = 30.0
 
 STEMS, PATCH_ENCODERS, AGGREGATES, FUSES, AMPLITUDES, RECONSTRUCTIONS = (
@@ -80,6 +89,16 @@ def build(signals: list[Signal], **settings: Any) -> Encoder:
     shake(encoder)
     encoder.learn_scale(stack(signals))
     return encoder.eval()
+
+
+def learned_half(encoder: Encoder) -> LearnedHalf:
+    assert encoder.learned is not None
+    return encoder.learned
+
+
+def learned_output(encoder: Encoder, signals: list[Signal]) -> LearnedOutput:
+    output: LearnedOutput = learned_half(encoder)(encoder.patch(encoder.scale(stack(signals))))
+    return output
 
 
 def padded(windows: WindowBatch, samples: int, value: float = 0.0) -> WindowBatch:
@@ -182,14 +201,15 @@ def test_masked_tokens_do_not_move_the_result_at_all(
     encoder = build(mixed_signals, stem=stem, patch_encoder=patch_encoder, aggregate=aggregate, fuse="concat")
     batch = encoder.patch(encoder.scale(stack(mixed_signals)))
     assert not batch.valid.all()
+    half = learned_half(encoder)
     with torch.no_grad():
-        clean, dirty = encoder(batch), encoder(spoiled(batch))
+        clean, dirty = half(batch), half(spoiled(batch))
     for name in ("embedding", "tokens", "gated"):
         assert torch.equal(getattr(clean, name), getattr(dirty, name))
 
 
 def test_embedding_and_tokens_are_unit_vectors(awkward_signals: list[Signal]) -> None:
-    encoded = build(awkward_signals).encode(stack(awkward_signals))
+    encoded = learned_output(build(awkward_signals), awkward_signals)
     assert encoded.embedding.shape == (len(awkward_signals), SMALL["embedding"])
     assert encoded.tokens.shape == (len(awkward_signals), SMALL["max_patches"], SMALL["width"])
     close(encoded.embedding.norm(dim=-1), torch.ones(len(awkward_signals)))
@@ -200,11 +220,12 @@ def test_embedding_and_tokens_are_unit_vectors(awkward_signals: list[Signal]) ->
 def test_gated_tokens_are_tokens_times_their_gate(mixed_signals: list[Signal]) -> None:
     encoder = build(mixed_signals)
     batch = encoder.patch(encoder.scale(stack(mixed_signals)))
-    gated = encoder(batch)
-    assert encoder.gate is not None
-    opening = encoder.gate(batch.geometry.evidence, batch.valid)
-    encoder.gate = None
-    plain = encoder(batch)
+    half = learned_half(encoder)
+    gated = half(batch)
+    assert half.gate is not None
+    opening = half.gate(batch.geometry.evidence, batch.valid)
+    half.gate = None
+    plain = half(batch)
     close(gated.gated, plain.gated * opening[..., None])
     assert torch.equal(gated.tokens, plain.tokens)
     assert not torch.allclose(gated.embedding, plain.embedding, atol=1e-3)
@@ -220,7 +241,7 @@ def test_reconstructions_have_the_shape_of_patches(
     settings = {"stem": stem, "patch_encoder": patch_encoder, "curvature_channel": curvature_channel}
     encoder = build(mixed_signals, reconstruction=kind, **settings)
     batch = encoder.patch(encoder.scale(stack(mixed_signals)))
-    rebuilt = encoder(batch).reconstruction
+    rebuilt = learned_half(encoder)(batch).reconstruction
     assert (rebuilt is None) == (kind == "none")
     assert rebuilt is None or (rebuilt.shape == batch.patches.shape and bool(rebuilt.isfinite().all()))
 
@@ -243,7 +264,7 @@ def test_every_parameter_learns(
     mixed_signals: list[Signal], kind: str, fuse: str, stem: str, patch_encoder: str
 ) -> None:
     encoder = build(mixed_signals, reconstruction=kind, fuse=fuse, stem=stem, patch_encoder=patch_encoder).train()
-    encoded = encoder.encode(stack(mixed_signals))
+    encoded = learned_output(encoder, mixed_signals)
     parts = [encoded.embedding, encoded.tokens, encoded.reconstruction]
     torch.stack([part.sum() for part in parts if part is not None]).sum().backward()
     for name, parameter in encoder.named_parameters():
@@ -326,7 +347,9 @@ def test_level_and_spread_come_back_as_geometry(mixed_signals: list[Signal]) -> 
 
 def test_presets_exist() -> None:
     assert PRESETS["default"] == ModelConfig()
+    assert PRESETS["instant"] == ModelConfig(halves=("kernels",))
     paper = PRESETS["paper"]
+    assert paper.halves == ("learned",)
     assert (paper.stem, paper.amplitude, paper.global_branch, paper.patch_encoder) == ("patch", "zscore", False, "cnn")
 
 
@@ -334,8 +357,10 @@ def test_presets_exist() -> None:
 @pytest.mark.parametrize("length", [1, 10, 300])
 def test_presets_encode_any_length(preset: str, length: int) -> None:
     encoder = Encoder(PRESETS[preset]).eval()
+    if encoder.kernels is not None:
+        encoder.kernels.map.normal_()
     encoded = encoder.encode(stack([Signal.from_array(np.random.default_rng(0).normal(size=length))]))
-    assert encoded.embedding.shape == (1, 128)
+    assert encoded.embedding.shape == (1, encoder.config.embedding_width)
     assert encoded.embedding.norm().item() == pytest.approx(1, abs=1e-5)
 
 
@@ -366,6 +391,10 @@ def test_columns_follow_the_descriptors(mixed_signals: list[Signal], amplitude: 
         ({"max_patches": 0}, "max_patches must be at least 1, got 0"),
         ({"stride": 0}, "stride must be at least 1, got 0"),
         ({"channels": 0}, "channels must be at least 1, got 0"),
+        ({"halves": ()}, "halves must name at least one of kernels, learned"),
+        ({"halves": ("left",)}, "halves must be one of kernels, learned, got 'left'"),
+        ({"kernel_share": 1.5}, "kernel_share must be at most 1, got 1.5"),
+        ({"length": 8}, "length must be at least 9, got 8"),
         ({"embedding": 0}, "embedding must be at least 1, got 0"),
         ({"layers": 0}, "layers must be at least 1, got 0"),
         ({"heads": 0}, "heads must be at least 1, got 0"),
@@ -386,8 +415,9 @@ def test_settings_are_checked(settings: dict[str, Any], message: str) -> None:
 def test_one_window_of_256_samples_is_cheap(capsys: pytest.CaptureFixture[str]) -> None:
     """In training mode no fused layer hides its operations from the counter; the global branch's norm needs a batch."""
     encoder = Encoder(PRESETS["default"]).train()
-    assert encoder.overview is not None
-    encoder.overview.norm.eval()
+    overview = learned_half(encoder).overview
+    assert overview is not None
+    overview.norm.eval()
     window = stack([Signal.from_array(np.random.default_rng(0).normal(size=256))])
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         encoder.encode(window)
@@ -495,7 +525,7 @@ def test_the_context_stem_reads_its_places_from_the_window() -> None:
     """Tokens pool the stem's own output over their spans and join it with the raw patch."""
     signals = [Signal.from_array(np.random.default_rng(n).normal(size=n)) for n in (40, 70)]
     encoder = build(signals)
-    stem, batch = encoder.stem, encoder.patch(encoder.scale(stack(signals)))
+    stem, batch = learned_half(encoder).stem, encoder.patch(encoder.scale(stack(signals)))
     assert isinstance(stem, ContextStem)
     assert stem.join is not None
     pooled, mask, features, inside = stem(batch)
@@ -642,12 +672,13 @@ def test_the_operator_reads_only_places_that_hold_samples(mixed_signals: list[Si
     batch = encoder.patch(encoder.scale(stack(mixed_signals)))
     short = 5  # the signal shorter than a patch
     assert mixed_signals[short].length < SMALL["patch_length"]
-    features, mask = encoder.stem(batch)
+    half = learned_half(encoder)
+    features, mask = half.stem(batch)
     held = features[short, 0, : mixed_signals[short].length]
-    assert isinstance(encoder.rebuild, ConditionalOperator)
-    assert encoder.geometry is not None
-    expected = encoder.rebuild(held.mean(0), encoder.geometry(batch.geometry.descriptors)[short, 0])
-    rebuilt = encoder(batch).reconstruction
+    assert isinstance(half.rebuild, ConditionalOperator)
+    assert half.geometry is not None
+    expected = half.rebuild(held.mean(0), half.geometry(batch.geometry.descriptors)[short, 0])
+    rebuilt = learned_half(encoder)(batch).reconstruction
     assert rebuilt is not None
     close(rebuilt[short, 0], expected)
     assert int(mask[short].sum()) == mixed_signals[short].length

@@ -16,7 +16,9 @@ from geopatch.model.encoder import Encoder
 from geopatch.patches import PatchBatch, stack
 from geopatch.signal import Signal
 
-MODEL = ModelConfig(channels=2, patch_length=4, max_patches=6, width=16, embedding=8, layers=1, heads=1)
+MODEL = ModelConfig(
+    halves=("learned",), channels=2, patch_length=4, max_patches=6, width=16, embedding=8, layers=1, heads=1
+)
 TRAIN = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=4)
 
 

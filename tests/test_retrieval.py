@@ -23,7 +23,7 @@ from geopatch.scoring import encoded_scorers
 from geopatch.signal import Signal
 from geopatch.warp import warped
 
-MODEL = ModelConfig(patch_length=4, max_patches=6, width=16, embedding=8, layers=1, heads=1)
+MODEL = ModelConfig(halves=("learned",), patch_length=4, max_patches=6, width=16, embedding=8, layers=1, heads=1)
 RECALLS = ("recall@1", "recall@5", "recall@10")
 TRAIN = TrainConfig(epochs=1, min_steps=3, max_steps=3, batch_size=8)
 

@@ -73,6 +73,17 @@ def test_states_and_info(client: TestClient, gallery: Gallery) -> None:
     assert "place" not in told
 
 
+@pytest.mark.parametrize("preset", ["instant", "default"])
+def test_every_preset_is_served(preset: str, tmp_path: Path) -> None:
+    made = make_place(tmp_path, preset)
+    with client_of(made) as client, Gallery.open(made / "gallery", read_only=True) as gallery:
+        answer = searched(client, query={"id": "119@3s"}, k=5, protocol="strict-cross-record", certify=True)
+        expected = gallery.search("119@3s", 5, protocol="strict-cross-record", certify=True)
+        assert plain(answer["hits"]) == [(hit.id, round(hit.score, 4)) for hit in expected]
+        values = window_of(gallery).values.tolist()
+        assert searched(client, query={"signal": {"values": values}}, k=1)["hits"][0]["id"] == "119@3s"
+
+
 @pytest.mark.parametrize("scorer", ["cosine", "maxsim", "fused", "bridge", "dtw"])
 def test_a_stored_window_finds_what_the_gallery_finds(client: TestClient, gallery: Gallery, scorer: str) -> None:
     told = searched(client, query={"id": "119@3s"}, k=5, scorer=scorer, protocol="strict-cross-record", certify=True)

@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model whose geometry is read on the clock of the anchors, and a gallery of two records."""
     folder = tmp_path_factory.mktemp("place")
     sizes = {"patch_length": 8, "max_patches": 4, "width": 16, "embedding": 8, "layers": 1, "heads": 1}
-    config = ModelConfig(**sizes, geometry_source="clock")  # type: ignore[arg-type]
+    config = ModelConfig(halves=("learned",), **sizes, geometry_source="clock")  # type: ignore[arg-type]
     train = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=8)
     parts = [beats(f"t{n}", n).window(start, start + 32) for n in range(4) for start in range(0, 289, 32)]
     model = GeoPatch(model=config, train=train, device="cpu").fit(parts, None)
@@ -164,7 +164,7 @@ def test_a_gallery_without_a_rate_says_so(tmp_path: Path) -> None:
     signals = [Signal(beats("t", n).values[:64], f"n{n}", record=f"r{n}") for n in range(8)]
     sizes = {"patch_length": 8, "max_patches": 8, "width": 16, "embedding": 8, "layers": 1, "heads": 1}
     train = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=8)
-    model = GeoPatch(model=ModelConfig(**sizes), train=train, device="cpu").fit(signals, None)  # type: ignore[arg-type]
+    model = GeoPatch(model=ModelConfig(halves=("learned",), **sizes), train=train, device="cpu").fit(signals, None)  # type: ignore[arg-type]
     model.save(tmp_path / "model")
     with Gallery.create(tmp_path / "gallery", model) as made:
         made.add(signals)

@@ -17,7 +17,9 @@ from geopatch.signal import Signal
 from geopatch_lab.stability.bound import CONSTANTS, LEVELS, bound_sweep, displacements, measured_set, noise, tightness
 from geopatch_lab.stability.lipschitz import Pathway, jacobians, norms, pathway, steepness
 
-SMALL = ModelConfig(channels=2, patch_length=8, max_patches=5, width=16, embedding=8, layers=1, heads=1)
+SMALL = ModelConfig(
+    halves=("learned",), channels=2, patch_length=8, max_patches=5, width=16, embedding=8, layers=1, heads=1
+)
 SIZES = {"B": 6, "K": 4, "G": 3, "d": 5, "D": 7}
 
 

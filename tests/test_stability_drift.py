@@ -16,7 +16,9 @@ from geopatch.signal import Signal
 from geopatch.warp import warped
 from geopatch_lab.stability.drift import Drift, drift, drift_curves, family, gained, noisy, recut
 
-SMALL = ModelConfig(channels=2, patch_length=8, max_patches=5, width=16, embedding=8, layers=1, heads=1)
+SMALL = ModelConfig(
+    halves=("learned",), channels=2, patch_length=8, max_patches=5, width=16, embedding=8, layers=1, heads=1
+)
 CONFIGS = {
     "default": SMALL,
     "patch stem": replace(SMALL, stem="patch", patch_encoder="cnn", amplitude="zscore"),

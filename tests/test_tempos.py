@@ -47,7 +47,7 @@ def sample() -> Collection:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model, a gallery of ECG windows, and the same without values."""
     folder, windows = tmp_path_factory.mktemp("tempos"), sample()
-    config = ModelConfig(patch_length=64, max_patches=6, width=16, embedding=8, layers=1, heads=1)
+    config = ModelConfig(halves=("learned",), patch_length=64, max_patches=6, width=16, embedding=8, layers=1, heads=1)
     train = TrainConfig(epochs=1, min_steps=2, max_steps=2, batch_size=8)
     model = GeoPatch(model=config, train=train, device="cpu").fit(windows.signals, windows.labels)
     model.save(folder / "model")

@@ -21,7 +21,7 @@ from geopatch.train.fit import batches
 from geopatch.train.stepper import schedule, uses_bfloat16
 from geopatch.train.validation import split_validation
 
-MODEL = ModelConfig(width=16, embedding=8, layers=1, max_patches=4, patch_length=8)
+MODEL = ModelConfig(halves=("learned",), width=16, embedding=8, layers=1, max_patches=4, patch_length=8)
 TRAIN = TrainConfig(min_steps=6, max_steps=6, batch_size=8)
 
 
@@ -182,7 +182,15 @@ def test_settings_out_of_range_are_refused(setting: dict[str, float], message: s
 @pytest.mark.parametrize("reconstruction", ["head", "operator"])
 def test_reconstruction_is_learned_under_a_span_mask(reconstruction: str) -> None:
     windows, labels = two_shapes(16)
-    model = ModelConfig(width=16, embedding=8, layers=1, max_patches=4, patch_length=8, reconstruction=reconstruction)
+    model = ModelConfig(
+        halves=("learned",),
+        width=16,
+        embedding=8,
+        layers=1,
+        max_patches=4,
+        patch_length=8,
+        reconstruction=reconstruction,
+    )
     train = TrainConfig(
         min_steps=60,
         max_steps=60,

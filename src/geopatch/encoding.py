@@ -39,7 +39,7 @@ class Encoding:
     >>> import numpy as np
     >>> from geopatch import GeoPatch
     >>> X = np.random.default_rng(0).normal(size=(8, 40))
-    >>> encoding = GeoPatch(max_steps=1).fit(X).encode(X)
+    >>> encoding = GeoPatch().fit(X).encode(X)
     >>> encoding.embedding.shape, encoding.tokens.shape
     ((8, 128), (8, 16, 64))
     """

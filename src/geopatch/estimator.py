@@ -6,23 +6,22 @@ import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from geopatch.config import PRESETS, TRAIN_PRESETS, ModelConfig, TrainConfig, check_reconstruction
 from geopatch.encoding import ENCODE_BATCH, Between, Encoding, encode_batches, joined
-from geopatch.errors import CheckpointError, ConfigError, GeoPatchError, at_least, one_of
+from geopatch.errors import ConfigError, at_least, one_of
 from geopatch.kernels.fitting import from_prior
 from geopatch.model.checkpoint import Card, PackedCheckpoint, load_checkpoint, load_moments, save_checkpoint
 from geopatch.model.encoder import Encoder
+from geopatch.parameters import changed_config, checked_card, device_of, seed_of
 from geopatch.progress import counting_bar, training_bar
 from geopatch.signal import LazySignals
 from geopatch.train.closed_form import fit_kernels
@@ -30,13 +29,10 @@ from geopatch.train.fit import Callback, Fitted, HistoryRow, fit, fitting_config
 from geopatch.train.launch import Team, launch
 from geopatch.training_set import TrainingSet, check_rate, signals_of
 
-LARGEST_SEED = 2**63 - 1
 PRETRAINED = ("general",)
 MODEL_PARAMETERS = ("amplitude", "patch_length", "max_patches", "width", "embedding", "layers", "dropout")
 TRAIN_PARAMETERS = ("max_steps", "batch_size", "learning_rate", "temperature", "warp", "noise", "robust_to")
 LEARNED_ONLY = ("layers", "dropout", "max_steps", "batch_size", "learning_rate", "temperature")
-
-Config = TypeVar("Config", ModelConfig, TrainConfig)
 
 
 class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -63,7 +59,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     width : int, optional
         Numbers in a token.
     embedding : int, optional
-        Numbers in an embedding.
+        Numbers in the embedding of each half.
     layers : int, optional
         Transformer layers over the tokens.
     dropout : float, optional
@@ -120,9 +116,14 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     >>> time = np.linspace(0, 1, 64)
     >>> X = [np.sin(2 * np.pi * (1 + n % 2) * time + n) for n in range(16)]
     >>> y = ["one turn", "two turns"] * 8
+    >>> GeoPatch(embedding=8).fit(X).transform(X).shape  # without labels: fixed kernels, no training
+    (16, 8)
+
+    With labels a half that is trained comes beside them, and its numbers beside theirs:
+
     >>> model = GeoPatch(max_steps=20, width=16, embedding=8).fit(X, y)
     >>> model.transform(X).shape
-    (16, 8)
+    (16, 16)
     >>> model.classes_.tolist()
     ['one turn', 'two turns']
     >>> model.history_[-1]["step"]
@@ -133,7 +134,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     >>> from sklearn.model_selection import GridSearchCV
     >>> from sklearn.neighbors import KNeighborsClassifier
     >>> from sklearn.pipeline import make_pipeline
-    >>> pipeline = make_pipeline(GeoPatch(max_steps=2, width=16), KNeighborsClassifier(1))
+    >>> pipeline = make_pipeline(GeoPatch("paper", max_steps=2, width=16), KNeighborsClassifier(1))
     >>> search = GridSearchCV(pipeline, {"geopatch__embedding": [4, 8]}, cv=2).fit(np.asarray(X), y)
     >>> sorted(search.best_params_)
     ['geopatch__embedding']
@@ -189,7 +190,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any = None, *, resume: str | Path | None = None) -> GeoPatch:
-        """Train the encoder.
+        """Fit the encoder: fixed kernels in closed form, and by gradients the half that is trained.
 
         Parameters
         ----------
@@ -216,8 +217,8 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             When `resume` is the state of another training.
         """
         at_least("devices", self.devices, 1)
-        model, train, seed = self._model_config(labelled=y is not None), self.train_config, _seed(self.random_state)
-        device = _device(self.device)
+        model, train, seed = self._model_config(labelled=y is not None), self.train_config, seed_of(self.random_state)
+        device = device_of(self.device)
         self._check_used(model)
         check_reconstruction(model, train)
         data = TrainingSet.of(X, y, clock=model.geometry_source == "clock", lazy=not model.is_trained)
@@ -292,7 +293,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 None,
                 self.train_config,
                 seed=self.seed_,
-                device=_device(self.device),
+                device=device_of(self.device),
                 state=self.kernel_fit_,
                 report=count,
             )
@@ -364,7 +365,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         check_rate(signals, self.rate_hz_)
         if not isinstance(signals, LazySignals):
             signals = [signal.arranged(self.channels_) for signal in signals]
-        device = _device(self.device)
+        device = device_of(self.device)
         if self.encoder_.level.device != device:  # looking through all parameters takes a tenth of a search
             self.encoder_.to(device)
         return encode_batches(self.encoder_, signals, device, batch_size, between, self.channels_)
@@ -411,7 +412,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             When the folder holds no model, or one that is damaged or of a newer version.
         """
         encoder, card = load_checkpoint(folder)
-        card, train = _checked(card, folder)
+        card, train = checked_card(card, folder)
         model = dataclasses.replace(encoder.config, channels=1, length=ModelConfig.length)
         loaded = cls(model=model, train=train, random_state=card.train["seed"], device=device)
         loaded.encoder_, loaded.card_, loaded.leads_, loaded.resume_ = encoder, card, True, None
@@ -479,7 +480,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             return dataclasses.replace(PRESETS[preset], **changes)
         if self.preset is not None:
             raise ConfigError(f"preset={self.preset!r} and model={self.model} are both given; give one of them")
-        return _changed(self.model, "model", changes)
+        return changed_config(self.model, "model", changes)
 
     @property
     def train_config(self) -> TrainConfig:
@@ -487,7 +488,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         changes = self._set(TRAIN_PARAMETERS)
         if self.train is None:
             return TrainConfig(**{**TRAIN_PRESETS.get(self.preset or "", {}), **changes})
-        return _changed(self.train, "train", changes)
+        return changed_config(self.train, "train", changes)
 
     @property
     def seed_(self) -> int:
@@ -573,60 +574,3 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
-
-
-def _changed(config: Config, where: str, changes: dict[str, Any]) -> Config:
-    """A config with some settings changed; one that it sets itself is refused."""
-    kind = type(config)
-    default = kind()
-    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    own = {name: value for name, value in values.items() if value != getattr(default, name)}
-    for name in changes.keys() & own.keys():
-        raise ConfigError(f"{name}={changes[name]!r} and {where}.{name}={own[name]!r} are both given; give one of them")
-    return kind(**own, **changes)
-
-
-def _seed(random_state: Any) -> int:
-    """The number that random numbers start from; drawn where None or a RandomState is given."""
-    if isinstance(random_state, Integral):
-        seed = int(random_state)
-        if not 0 <= seed <= LARGEST_SEED:
-            raise ConfigError(f"random_state must lie within 0 and {LARGEST_SEED}, got {seed}")
-        return seed
-    try:
-        return int(check_random_state(random_state).randint(2**31 - 1))
-    except ValueError as error:
-        raise ConfigError(
-            f"random_state must be a whole number, a RandomState or None, got {random_state!r}"
-        ) from error
-
-
-def _checked(card: Card, folder: str | Path | PackedCheckpoint) -> tuple[Card, TrainConfig]:
-    """A card of this version or of 0.1, and the settings of its training."""
-    try:
-        settings = {"robust_to": (), **card.train}  # version 0.1 knew no distortions
-        settings.pop("seed", None)
-        train, seed, data = TrainConfig(**settings), int(card.train.get("seed", 0)), dict(card.data)
-        rate_hz = float(data["rate_hz"] or 1)
-        if "channels" not in data:  # version 0.1 knew no names, and wrote a rate that it did not know as 1 Hz
-            data |= {"channels": [], "rate_hz": None if rate_hz == 1 else rate_hz}
-    except (GeoPatchError, TypeError, ValueError, KeyError) as error:
-        raise CheckpointError(
-            f"{folder}: the model card is not one of this version ({error}); save it again"
-        ) from error
-    return dataclasses.replace(card, train={**card.train, "seed": seed}, data=data), train
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}") from error
-    if device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
-    usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if device.type == "cuda" and (device.index or 0) >= usable:
-        raise ConfigError(f"this machine has {usable} usable CUDA GPU(s), not the device {name!r}; use auto")
-    return device

@@ -13,16 +13,23 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from geopatch.config import PRESETS, ModelConfig, TrainConfig
+from geopatch.config import PRESETS, TRAIN_PRESETS, ModelConfig, TrainConfig
 from geopatch.errors import ConfigError, GeoPatchError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-FILLED_FROM_DATA = ("channels",)
+FILLED_FROM_DATA = ("channels", "length")
+OF_BOTH_HALVES = {  # what fixed kernels alone look at, too
+    "model_": ("halves", "amplitude", "patch_length", "max_patches", "stride", "width", "embedding"),
+    "train_": ("warp", "shift", "amplitude", "noise", "robust_to"),
+}
 TRAIN_NAMES = {"amplitude": "view-amplitude", "reconstruction": "reconstruction-weight"}  # the model has these, too
 
 preset = click.option(
-    "--preset", type=click.Choice(tuple(PRESETS)), default="default", show_default=True, help="Encoder to start from."
+    "--preset",
+    type=click.Choice(tuple(PRESETS)),
+    show_default="default with labels, instant without",
+    help="Encoder to start from: fixed kernels alone (instant), these and a trained half (default), or the paper's.",
 )
 device = click.option(
     "--device", default="auto", show_default=True, help="Where to compute: auto, cpu, cuda or cuda:N."
@@ -63,14 +70,26 @@ def config_flags(command: Command) -> Command:
     return command
 
 
+def preset_for(preset: str | None, *, labelled: bool) -> str:
+    """The preset of --preset, or the one for data with labels or without."""
+    return preset or ("default" if labelled else "instant")
+
+
 def model_config(preset: str, flags: Mapping[str, Any]) -> ModelConfig:
-    """The preset with what flags change."""
-    return dataclasses.replace(PRESETS[preset], **_values("model_", flags))
+    """The preset with what flags change; a flag of the trained half is refused where there is none."""
+    model = dataclasses.replace(PRESETS[preset], **_values("model_", flags))
+    for prefix, names in () if model.is_trained else OF_BOTH_HALVES.items():
+        for name in _values(prefix, flags).keys() - set(names):
+            raise ConfigError(
+                f"--{_flag_name(prefix, name)} is for the half that is trained, and fixed kernels alone (the preset "
+                "instant, which is the one without labels) have none; leave it out, or give labels or --preset default"
+            )
+    return model
 
 
-def train_config(flags: Mapping[str, Any]) -> TrainConfig:
-    """The training that flags describe."""
-    return TrainConfig(**_values("train_", flags))
+def train_config(flags: Mapping[str, Any], preset: str = "default") -> TrainConfig:
+    """The training of a preset with what flags change."""
+    return TrainConfig(**{**TRAIN_PRESETS.get(preset, {}), **_values("train_", flags)})
 
 
 def complete_files(_context: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -122,22 +141,30 @@ def _values(prefix: str, flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flag(prefix: str, field: dataclasses.Field[Any], hint: Any) -> Callable[[Command], Command]:
-    own_name = field.name.replace("_", "-")
-    name = TRAIN_NAMES.get(own_name, own_name) if prefix == "train" else own_name
+    name = _flag_name(f"{prefix}_", field.name)
     destination, choices = f"{prefix}_{field.name}", field.metadata["choices"]
     help = f"{field.metadata['help']}{_default(prefix, field)}"
     if hint is bool:
         return click.option(f"--{name}/--no-{name}", destination, default=None, help=help)
     if hint == tuple[str, ...]:
+        help = f"{field.metadata['help']} Of {', '.join(choices)}.{_default(prefix, field)}"
         return click.option(f"--{name}", destination, callback=_names, metavar="NAME,NAME,...", help=help)
     return click.option(f"--{name}", destination, type=click.Choice(choices) if choices else _plain(hint), help=help)
+
+
+def _flag_name(prefix: str, field: str) -> str:
+    name = field.replace("_", "-")
+    return TRAIN_NAMES.get(name, name) if prefix == "train_" else name
 
 
 def _default(prefix: str, field: dataclasses.Field[Any]) -> str:
     """The default as a help text shows it; that of another preset beside it where it differs."""
     if field.default is None:
         return ""
-    others = {} if prefix == "train" else {name: getattr(config, field.name) for name, config in PRESETS.items()}
+    presets: dict[str, Any] = PRESETS
+    if prefix == "train":
+        presets = {name: TrainConfig(**changes) for name, changes in TRAIN_PRESETS.items()}
+    others = {name: getattr(config, field.name) for name, config in presets.items()}
     differing = [f"; {name}: {_shown(value)}" for name, value in others.items() if value != field.default]
     default = "all" if field.default == field.metadata["choices"] else _shown(field.default)
     return f"  [default: {default}{''.join(differing)}]"
@@ -146,7 +173,7 @@ def _default(prefix: str, field: dataclasses.Field[Any]) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+    return ",".join(value) or "none" if isinstance(value, tuple) else str(value)
 
 
 def _plain(hint: Any) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from geopatch.evaluate import Row, Stress, Trained
     from geopatch.evaluate.task import Task
 
-DEFAULT_PRESET, DEFAULT_SEEDS = "default", "0"
+DEFAULT_SEEDS = "0"
 TRAIN_PER_RECORD, TEST_PER_RECORD = 600, 200
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -33,7 +33,7 @@ class RunOptions:
     seeds: str
     data_root: Path
     cache: Path
-    preset: str
+    preset: str | None
     device: str
     target: str | None
     protocol: str
@@ -47,7 +47,7 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         training = any(value is not None for value in self.flags.values())
-        if self.model is not None and (training or (self.preset, self.seeds) != (DEFAULT_PRESET, DEFAULT_SEEDS)):
+        if self.model is not None and (training or self.preset is not None or self.seeds != DEFAULT_SEEDS):
             raise ConfigError(
                 "--model measures a model that is trained; leave --preset, --seeds and training flags out"
             )
@@ -165,10 +165,11 @@ def _trained(name: str, windows: Task, run: RunOptions) -> Iterator[Trained]:
         yield Trained(estimator, str(run.model), estimator.seed_, 0.0)
         return
     assert windows.train is not None
-    model, settings = options.model_config(run.preset, run.flags), options.train_config(run.flags)
+    preset = options.preset_for(run.preset, labelled=windows.train.labels is not None)
+    model, settings = options.model_config(preset, run.flags), options.train_config(run.flags, preset)
     for seed in options.seed_list(run.seeds):
         quiet = run.as_json
         if not quiet:
-            click.echo(f"{name}, {windows.target}, {run.preset} preset, seed {seed}", err=True)
+            click.echo(f"{name}, {windows.target}, {preset} preset, seed {seed}", err=True)
         estimator = GeoPatch(model=model, train=settings, random_state=seed, device=run.device, progress=not quiet)
-        yield train(windows.train, estimator, run.preset)
+        yield train(windows.train, estimator, preset)

@@ -115,14 +115,22 @@ class Row:
         return dataclasses.asdict(self)
 
 
-NOT_CONFIG = ("seed", "channels")  # the seed stands in the row itself, channels are filled in from the data
+NOT_CONFIG = ("seed", "channels", "length")  # the seed stands in the row itself, the others come from the data
+BEFORE = {"halves": ("learned",), "robust_to": ()}  # what version 0.1 did, whose digests know no such setting
 
 
 def config_digest(*configs: Any) -> str:
     """One short name for frozen configs: the same on every collection and for every seed."""
-    fields = [dataclasses.asdict(config).items() for config in configs]
-    parts = [{key: value for key, value in items if key not in NOT_CONFIG} for items in fields]
+    parts = [_telling(dataclasses.asdict(config)) for config in configs]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _telling(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that make a difference; how two halves are weighed is none where there is one."""
+    left_out = {*NOT_CONFIG, *(key for key, value in BEFORE.items() if settings.get(key) == value)}
+    if len(settings.get("halves", ())) == 1:
+        left_out.add("kernel_share")
+    return {key: value for key, value in settings.items() if key not in left_out}
 
 
 class JsonRow(Protocol):

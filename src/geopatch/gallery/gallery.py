@@ -397,7 +397,7 @@ class Gallery(EntryStore):
         --------
         >>> import numpy as np, tempfile
         >>> from geopatch import GeoPatch
-        >>> model = GeoPatch(max_steps=1, width=16, embedding=8).fit(np.sin(np.arange(640.0)).reshape(10, 64))
+        >>> model = GeoPatch(width=16, embedding=8).fit(np.sin(np.arange(640.0)).reshape(10, 64))
         >>> with tempfile.TemporaryDirectory() as folder, Gallery.create(f"{folder}/gallery", model) as gallery:
         ...     _ = gallery.add(np.cos(np.arange(1280.0)).reshape(20, 64))
         ...     refitted = gallery.refit()

@@ -75,7 +75,8 @@ def resampled(windows: WindowBatch, length: int, channels: int) -> Tensor:
     if values.shape[1] == length and not windows.padded:
         return values.transpose(1, 2).contiguous()
     last = (windows.lengths[:, None] - 1).to(values.dtype)
-    times = last * torch.linspace(0, 1, length, device=values.device)  # (B, T)
+    places = torch.arange(length, device=values.device, dtype=values.dtype)
+    times = (last / max(length - 1, 1)) * places  # (B, T) to the bit the samples themselves at their own length
     left = times.floor().long()
     right = torch.minimum(left + 1, windows.lengths[:, None] - 1)
     share = (times - left)[..., None]

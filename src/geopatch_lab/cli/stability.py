@@ -26,7 +26,7 @@ from geopatch_lab.plot.stability import FIGURES
 from geopatch_lab.stability import FULL, QUICK, StabilityRow, append_stability, measure_stability
 
 SAMPLE_STEPS, QUICK_STEPS = 150, 60  # on the built-in sample; a data set is trained as `geopatch fit` trains it
-SAMPLE_TARGET = "beat"
+PRESET, SAMPLE_TARGET = "default", "beat"
 TRAIN_S = 120.0  # of each built-in recording's three minutes, those before this are trained on
 
 
@@ -114,16 +114,24 @@ def _trained(
             raise ConfigError("--model measures a model that is trained; leave training flags out")
         estimator = GeoPatch.load(flags["model"], device=flags["device"])
         return Trained(estimator, str(flags["model"]), estimator.seed_, 0.0), None
-    model, settings = options.model_config(flags["preset"], config), _settings(data, config, quick=quick)
+    model, settings = _model(flags["preset"], config), _settings(data, config, quick=quick)
     fixed, adaptive = (
         _fit(data_task, replace(model, boundaries=rule), settings, flags, quiet=quiet) for rule in ("fixed", "adaptive")
     )
     return fixed, adaptive
 
 
+def _model(preset: str | None, config: Mapping[str, Any]) -> ModelConfig:
+    """What the theorems are about: the half that takes geometry, alone."""
+    model = options.model_config(preset or PRESET, config)
+    if not model.is_trained:
+        raise ConfigError("fixed kernels take no geometry; leave --preset instant out, or --halves")
+    return replace(model, halves=("learned",))
+
+
 def _settings(data: str | None, config: Mapping[str, Any], *, quick: bool) -> TrainConfig:
     """Steps of the built-in sample, and of a quick run, unless they are given."""
-    settings = options.train_config(config)
+    settings = options.train_config(config, "paper")  # views with a clock alone
     steps_set = config["train_min_steps"] is not None or config["train_max_steps"] is not None
     if steps_set or (data is not None and not quick):
         return settings
@@ -137,8 +145,7 @@ def _fit(
     assert data_task.train is not None
     if not quiet:
         click.echo(f"training on {len(data_task.train)} windows, {model.boundaries} patches", err=True)
-    preset = flags["preset"]
     estimator = GeoPatch(
         model=model, train=settings, random_state=flags["seed"], device=flags["device"], progress=not quiet
     )
-    return train(data_task.train, estimator, preset)
+    return train(data_task.train, estimator, flags["preset"] or PRESET)

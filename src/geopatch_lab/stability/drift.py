@@ -117,7 +117,7 @@ def _drift(encoder: Encoder, first: Sequence[Signal], second: Sequence[Signal], 
 
 
 def _patched(encoder: Encoder, signals: Sequence[Signal]) -> PatchBatch:
-    device = next(encoder.parameters()).device
+    device = encoder.level.device
     encoder.eval()
     windows = stack(signals, clock=encoder.config.geometry_source == "clock")
     return encoder.patch(encoder.scale(windows.to(device)))

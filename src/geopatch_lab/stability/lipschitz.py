@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from geopatch.errors import ConfigError
 from geopatch.model.encoder import Encoder
+from geopatch.model.learned import LearnedHalf
 from geopatch.patches import PatchBatch, WindowBatch, stack
 from geopatch.signal import Signal
 
@@ -53,17 +54,20 @@ class Pathway:
 
 
 def pathway(encoder: Encoder, signals: Sequence[Signal]) -> Pathway:
-    """The pathway of these windows through a trained encoder, with dropout off.
+    """The pathway of these windows through the learned half of an encoder, with dropout off.
 
     A copy of the encoder counts in float64: float32 rounds an embedding by as much as small noise moves it.
     """
-    if encoder.geometry is None or encoder.config.fuse == "none":
+    if encoder.learned is None:
+        raise ConfigError("this encoder has fixed kernels alone, which take no geometry; fit one with a learned half")
+    if encoder.learned.geometry is None or encoder.config.fuse == "none":
         raise ConfigError("this encoder takes no geometry (fuse none), so no descriptor can move it; fit one with fuse")
     windows = stack(signals, clock=encoder.config.geometry_source == "clock")
-    device = next(encoder.parameters()).device
+    device = encoder.level.device
     exact = deepcopy(encoder).double().eval()
+    assert exact.learned is not None
     with torch.no_grad():
-        return _pathway(exact, exact.patch(exact.scale(_double(windows.to(device)))))
+        return _pathway(exact.learned, exact.patch(exact.scale(_double(windows.to(device)))))
 
 
 def _double(windows: WindowBatch) -> WindowBatch:
@@ -71,19 +75,19 @@ def _double(windows: WindowBatch) -> WindowBatch:
     return replace(windows, values=windows.values.double(), confidence=windows.confidence.double(), clock=clock)
 
 
-def _pathway(encoder: Encoder, batch: PatchBatch) -> Pathway:
-    h, mask, *window = encoder.stem(batch)
+def _pathway(half: LearnedHalf, batch: PatchBatch) -> Pathway:
+    h, mask, *window = half.stem(batch)
     valid = batch.valid
-    opening = valid.to(h.dtype) if encoder.gate is None else encoder.gate(batch.geometry.evidence, valid)
-    constant = 0.0 if encoder.overview is None else encoder.overview(*window)
-    assert encoder.geometry is not None
+    opening = valid.to(h.dtype) if half.gate is None else half.gate(batch.geometry.evidence, valid)
+    constant = 0.0 if half.overview is None else half.overview(*window)
+    assert half.geometry is not None
     return Pathway(
         batch.geometry.descriptors,
         opening,
         valid,
-        encoder.geometry,
-        lambda c: encoder.token(encoder.fuse(h, c), mask),
-        lambda gated: encoder.aggregate(gated, valid) + constant,
+        half.geometry,
+        lambda c: half.token(half.fuse(h, c), mask),
+        lambda gated: half.aggregate(gated, valid) + constant,
     )
 
 

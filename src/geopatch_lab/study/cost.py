@@ -140,8 +140,8 @@ def mflop() -> dict[str, float]:
 
 def _encoder_call(name: str) -> Callable[[], object]:
     encoder = Encoder(setting(name).model).eval()
-    if name in ALL_ABLATIONS:
-        encoder.rebuild = None  # a search rebuilds nothing
+    if name in ALL_ABLATIONS and encoder.learned is not None:
+        encoder.learned.rebuild = None  # a search rebuilds nothing
     return lambda: encoder.encode(_windows(1, SAMPLES))
 
 
