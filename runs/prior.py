@@ -18,9 +18,9 @@ from torch import Tensor
 from geopatch.config import DISTORTIONS, ModelConfig
 from geopatch.data import catalog
 from geopatch.kernels.bank import FEATURES, TOKEN_FEATURES, copies, draw_mixes
-from geopatch.kernels.fitting import KernelFit, Views, centre_and_scale, evened, half_features
+from geopatch.kernels.fitting import RANK, KernelFit, Views, centre_and_scale, evened, half_features
 from geopatch.kernels.half import KernelHalf, token_spans
-from geopatch.kernels.moments import Moments
+from geopatch.kernels.moments import Moments, directions
 from geopatch.kernels.prior import FeaturePrior, LowRank, Prior
 from geopatch.kernels.transform import learn_bias, span_features
 from geopatch.model.encoder import Encoder
@@ -117,11 +117,17 @@ def write_prior(sets: list[tuple[str, list[Signal]]], out: Path, device: str) ->
         token_between += share * fit.token_moments.between()
         print(name, half.layout.length, len(batch), flush=True)
     prior = Prior(
-        FeaturePrior(mean, scale, LowRank.of(everything.within), LowRank.of(between)),
-        FeaturePrior(token_mean, token_scale, LowRank.of(tokens.within), LowRank.of(token_between)),
+        feature_prior(mean, scale, everything.within, between, ModelConfig.embedding),
+        feature_prior(token_mean, token_scale, tokens.within, token_between, ModelConfig.width),
         general_bias([signal for _, signals in sets for signal in signals[:GENERAL_WINDOWS]], device),
     )
     save_file({name: value.cpu().contiguous() for name, value in prior.tensors().items()}, out)
+
+
+def feature_prior(mean: Tensor, scale: Tensor, drift: Tensor, between: Tensor, count: int) -> FeaturePrior:
+    basis = torch.linalg.eigh(drift + between).eigenvectors[:, -RANK:]
+    turned = basis @ directions(basis.mT @ drift @ basis, basis.mT @ between @ basis, count)
+    return FeaturePrior(mean, scale, LowRank.of(drift), LowRank.of(between), (turned / scale[:, None]).half())
 
 
 def batch_parts(batch: WindowBatch) -> Iterator[WindowBatch]:

@@ -391,7 +391,8 @@ def kernel_above(
     response = -total
     for tap in twos:
         response = response + np.float32(3) * taps[tap]
-    return response > bias
+    above: Mask = response > bias
+    return above
 
 
 def kernel_features(

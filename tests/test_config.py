@@ -102,7 +102,7 @@ def test_the_preset_follows_the_labels() -> None:
 
 @pytest.mark.parametrize("name", ["layers", "max_steps", "batch_size", "learning_rate", "temperature"])
 def test_a_setting_of_the_trained_half_without_one_is_refused(name: str) -> None:
-    for estimator in (GeoPatch(**{name: 2}), GeoPatch("instant", **{name: 2})):
+    for estimator in (GeoPatch().set_params(**{name: 2}), GeoPatch("instant").set_params(**{name: 2})):
         with pytest.raises(ConfigError, match=rf"{name}=2 is for the half that is trained.* give labels or preset="):
             estimator.fit(X)
 

@@ -23,7 +23,7 @@ from geopatch.kernels.bank import FEATURES, GROUPS, TOKEN_FEATURES, TRIPLES
 from geopatch.kernels.fitting import KernelFit, Views
 from geopatch.kernels.half import KernelHalf, resampled
 from geopatch.kernels.moments import SHRINKAGE, Moments, directions, leading_basis
-from geopatch.kernels.prior import FeaturePrior, LowRank, Prior
+from geopatch.kernels.prior import FeaturePrior, LowRank, Prior, known_share
 from geopatch.model.encoder import Encoder
 from geopatch.patches import WindowBatch, stack
 from geopatch.signal import Signal
@@ -182,7 +182,9 @@ def full(covariance: LowRank, ratio: Tensor) -> npt.NDArray[np.float64]:
 
 def test_a_scale_is_shrunk_towards_the_prior_by_the_number_of_windows() -> None:
     prior, mean, scale = some_prior(6, torch.Generator().manual_seed(1)), torch.rand(6), torch.rand(6)
-    blended_mean, blended_scale = prior.blended(mean, scale, 60)
+    assert [known_share(windows, 20.0) for windows in (0, 20, 60)] == [1.0, 0.5, 0.25]
+    assert known_share(0, 0.0) == 0.0
+    blended_mean, blended_scale = prior.blended(mean, scale, known_share(60, 20.0))
     torch.testing.assert_close(blended_mean, 0.75 * mean + 0.25 * prior.mean)
     torch.testing.assert_close(blended_scale.square(), 0.75 * scale.square() + 0.25 * prior.scale.square())
 
@@ -191,8 +193,8 @@ def test_the_closed_form_is_that_of_the_twin(monkeypatch: pytest.MonkeyPatch) ->
     windows = stack([Signal.from_array(one) for one in walks(10)])
     half = KernelHalf(ModelConfig(halves=("kernels",), length=60, embedding=8, width=16))
     generator = torch.Generator().manual_seed(3)
-    sizes = (FEATURES, TOKEN_FEATURES)
-    prior = Prior(*(some_prior(count, generator) for count in sizes), torch.zeros(GROUPS, len(TRIPLES)))
+    known_before = some_prior(FEATURES, generator), some_prior(TOKEN_FEATURES, generator)
+    prior = Prior(*known_before, torch.zeros(GROUPS, len(TRIPLES)))
     monkeypatch.setattr(fitting, "general_prior", lambda: prior)
     views = RecordedViews(generator)
     state = fitting.start(half, windows, lambda batch: batch, views)

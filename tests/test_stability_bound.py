@@ -141,8 +141,9 @@ CONFIGS = {
 def test_the_pathway_is_the_encoder(config: ModelConfig) -> None:
     model = encoder(config)
     path = pathway(model, signals())
+    assert model.learned is not None
     with torch.inference_mode():
-        expected = model.encode(stack(signals()))
+        expected = model.learned(model.patch(model.scale(stack(signals()))))
     torch.testing.assert_close(path.embedding(path.descriptors).float(), expected.embedding, atol=2e-5, rtol=1e-4)
     torch.testing.assert_close(path.tokens(path.descriptors).float(), expected.gated, atol=2e-5, rtol=1e-4)
     assert next(model.parameters()).dtype == torch.float32, "the encoder itself stays as it was"

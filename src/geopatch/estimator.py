@@ -461,7 +461,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         assert encoder.kernels is not None
         with torch.inference_mode():
             loaded.kernel_fit_ = from_prior(encoder.kernels)
-        data = {"windows": 0, "classes": 0, "labels": None, "lengths": [model.length] * 2}
+        data: dict[str, Any] = {"windows": 0, "classes": 0, "labels": None, "lengths": [model.length] * 2}
         data |= {"rate_hz": None, "channels": [], "digest": name}
         loaded.card_ = Card({**dataclasses.asdict(loaded.train_config), "seed": 0}, data)
         loaded.encoder_, loaded.classes_, loaded.leads_, loaded.resume_ = encoder, None, True, None

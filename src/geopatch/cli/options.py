@@ -19,8 +19,8 @@ from geopatch.errors import ConfigError, GeoPatchError
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILLED_FROM_DATA = ("channels", "length")
-OF_BOTH_HALVES = {  # what fixed kernels alone look at, too
-    "model_": ("halves", "amplitude", "patch_length", "max_patches", "stride", "width", "embedding"),
+OF_KERNELS = {  # what fixed kernels alone look at
+    "model_": ("halves", "prior_windows", "amplitude", "patch_length", "max_patches", "stride", "width", "embedding"),
     "train_": ("warp", "shift", "amplitude", "noise", "robust_to"),
 }
 TRAIN_NAMES = {"amplitude": "view-amplitude", "reconstruction": "reconstruction-weight"}  # the model has these, too
@@ -78,7 +78,7 @@ def preset_for(preset: str | None, *, labelled: bool) -> str:
 def model_config(preset: str, flags: Mapping[str, Any]) -> ModelConfig:
     """The preset with what flags change; a flag of the trained half is refused where there is none."""
     model = dataclasses.replace(PRESETS[preset], **_values("model_", flags))
-    for prefix, names in () if model.is_trained else OF_BOTH_HALVES.items():
+    for prefix, names in () if model.is_trained else OF_KERNELS.items():
         for name in _values(prefix, flags).keys() - set(names):
             raise ConfigError(
                 f"--{_flag_name(prefix, name)} is for the half that is trained, and fixed kernels alone (the preset "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,8 @@ def shifted(signal: Signal, strength: float, place: int) -> Signal:
 def _on_line(signal: Signal, start: float, speed: float) -> Signal:
     """Read at start + speed t. All marks move, those beyond the window too: such a clock has no end."""
     marks = None if signal.anchors is None else (signal.anchors - start) / speed
-    return _read(signal, start + speed * np.arange(signal.length), marks)
+    times: Floats = start + speed * np.arange(signal.length, dtype=np.float64)
+    return _read(signal, times, marks)
 
 
 def _read(signal: Signal, times: Floats, marks: Floats | None) -> Signal:
@@ -111,7 +113,8 @@ def slow_sine(length: int, channels: int, place: int) -> Floats:
 def spread_of(signals: Sequence[Signal]) -> Floats:
     """The standard deviation of each channel over all measured samples of these windows; 0 where there is none."""
     values = np.concatenate([signal.values for signal in signals]).astype(np.float64)
-    spread: Floats = np.ma.masked_invalid(values).std(0).filled(0.0)
+    measured: Any = np.ma.masked_invalid(values)  # type: ignore[no-untyped-call]
+    spread: Floats = measured.std(0).filled(0.0)
     return spread
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geopatch.evaluate.stress import SEED
+from geopatch.evaluate.distortions import SEED
 from geopatch.patches import PatchBatch
 
 FLAT = 1e-9  # what rounding leaves of a descriptor that never changes

@@ -126,10 +126,13 @@ def config_digest(*configs: Any) -> str:
 
 
 def _telling(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that make a difference; how two halves are weighed is none where there is one."""
+    """The settings that make a difference; of a half that is not there, none does."""
     left_out = {*NOT_CONFIG, *(key for key, value in BEFORE.items() if settings.get(key) == value)}
-    if len(settings.get("halves", ())) == 1:
+    halves = settings.get("halves", ())
+    if len(halves) == 1:
         left_out.add("kernel_share")
+    if "kernels" not in halves:
+        left_out.add("prior_windows")
     return {key: value for key, value in settings.items() if key not in left_out}
 
 

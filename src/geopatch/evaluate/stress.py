@@ -338,7 +338,8 @@ class Stress:
         if added is None or self.strength == 0:
             return self._changed(KINDS[self.name].query, signals)
         height = self.strength * spread_of(signals)  # (C,)
-        return [raised(signal, height * added(*signal.values.shape, place)) for place, signal in enumerate(signals)]
+        shapes = [(signal.length, signal.values.shape[1]) for signal in signals]
+        return [raised(signal, height * added(*shapes[place], place)) for place, signal in enumerate(signals)]
 
     def gallery(self, signals: Sequence[Signal]) -> list[Signal]:
         """The gallery under this stress.

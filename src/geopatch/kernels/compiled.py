@@ -159,7 +159,7 @@ def _add(base: Floats, tripled: Floats, place: int, total: Floats) -> None:
 
 
 @jit
-def _count(one: Floats, tripled: Floats, second: int, third: int, bias: float) -> int:
+def _count(one: Floats, tripled: Floats, second: int, third: int, bias: float) -> Any:
     """At how many places a response exceeds its bias."""
     left, right = tripled[second:], tripled[third:]
     count = np.uint32(0)
@@ -222,7 +222,7 @@ def _mark(start: int, stop: int, above: Bytes) -> None:
 
 
 @jit
-def _ones(word: int) -> int:
+def _ones(word: Any) -> Any:
     """Bits set in 64; compilers know this form."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))

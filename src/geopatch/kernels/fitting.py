@@ -13,7 +13,7 @@ from geopatch.kernels.bank import TOKEN_FEATURES, copies, draw_mixes
 from geopatch.kernels.half import KernelHalf, resampled, spans_round, token_spans
 from geopatch.kernels.labelled import labelled_directions
 from geopatch.kernels.moments import Moments, directions, leading_basis
-from geopatch.kernels.prior import PRIOR_WINDOWS, FeaturePrior, general_prior
+from geopatch.kernels.prior import FeaturePrior, general_prior, known_share
 from geopatch.kernels.transform import features, learn_bias, span_features
 from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.views import MildClock, View, view
@@ -137,8 +137,8 @@ class KernelFit:
 
     def solve(self, half: KernelHalf) -> None:
         """Put the map into the half."""
-        prior, count = general_prior(), self.moments.windows
-        drift, between = blend(self.moments, prior.features, self.basis, self.scale, count)
+        prior, known = general_prior(), known_share(self.moments.windows, half.config.prior_windows)
+        drift, between = blend(self.moments, prior.features, self.basis, self.scale, known)
         if len(self.moments.class_windows):
             turned = labelled_directions(
                 drift, self.moments.between(), self.moments.between_classes(), half.map.shape[1]
@@ -148,7 +148,7 @@ class KernelFit:
         half.map.copy_((self.basis.double() @ turned) / self.scale[:, None])
         half.origin.copy_(self.mean.double() @ half.map.double() + self.moments.mean @ turned)
         tokens = self.token_moments
-        drift, between = blend(tokens, prior.tokens, None, self.token_scale, count)
+        drift, between = blend(tokens, prior.tokens, None, self.token_scale, known)
         turned = directions(drift, between, half.token_map.shape[1])
         half.token_map.copy_(turned / self.token_scale[:, None])
         half.token_origin.copy_(self.token_mean.double() @ half.token_map.double() + tokens.mean @ turned)
@@ -168,16 +168,16 @@ def start(
     half.mixes.copy_(draw_mixes(half.config.channels, seed))
     half.bias.copy_(learn_bias(clean, half.mixes, half.layout))
     shares = features(clean, half.mixes, half.bias, half.layout)
-    prior = general_prior()
-    mean, scale = prior.features.blended(*centre_and_scale(shares), len(batch))
+    prior, known = general_prior(), known_share(len(windows), half.config.prior_windows)
+    mean, scale = prior.features.blended(*centre_and_scale(shares), known)
     count = min(max(SAMPLE_VIEWS // len(batch), MIN_VIEWS), MAX_VIEWS)
     parts = [views.draw(rows, count).windows for rows in _batches(batch, max(BATCH_VIEWS // count, 1))]
     samples = torch.cat([half_features(half, part) for part in parts])
-    basis = leading_basis(_with_prior((samples - mean) / scale, prior.features, scale, len(batch)), RANK)
+    basis = leading_basis(_with_prior((samples - mean) / scale, prior.features, scale, known), RANK)
     scaffold = half.scaffold(batch.lengths)
     spans = token_spans(scaffold, batch.lengths, half.layout.length)
     tokens = span_features(clean, half.mixes, half.bias, half.layout, *spans)[scaffold.valid]
-    token_mean, token_scale = prior.tokens.blended(*centre_and_scale(tokens), len(batch))
+    token_mean, token_scale = prior.tokens.blended(*centre_and_scale(tokens), known)
     return KernelFit(
         mean,
         scale,
@@ -197,23 +197,25 @@ def from_prior(half: KernelHalf, seed: int = 0) -> KernelFit:
     known, tokens = prior.features, prior.tokens
     basis = leading_basis(torch.cat([part.factor.float().mT for part in (known.drift, known.between)]), RANK)
     own, own_tokens = Moments.empty(basis.shape[1]), Moments.empty(TOKEN_FEATURES)
-    fit = KernelFit(known.mean, known.scale, basis, own, tokens.mean, tokens.scale, own_tokens)
-    fit.solve(half)
-    return fit
+    half.map.copy_(known.map)
+    half.origin.copy_(known.mean @ half.map)
+    half.token_map.copy_(tokens.map)
+    half.token_origin.copy_(tokens.mean @ half.token_map)
+    return KernelFit(known.mean, known.scale, basis, own, tokens.mean, tokens.scale, own_tokens)
 
 
 def blend(
-    moments: Moments, prior: FeaturePrior, basis: Tensor | None, scale: Tensor, windows: int
+    moments: Moments, prior: FeaturePrior, basis: Tensor | None, scale: Tensor, known: float
 ) -> tuple[Tensor, Tensor]:
-    """Drift and differences of so many windows, shrunk towards those known before."""
-    ratio, known = prior.scale.to(scale) / scale, PRIOR_WINDOWS / (windows + PRIOR_WINDOWS)
+    """Drift and differences of windows, shrunk towards those known before."""
+    ratio = prior.scale.to(scale) / scale
     drift = (1 - known) * moments.drift() + known * prior.drift.within(basis, ratio)
     return drift, (1 - known) * moments.between() + known * prior.between.within(basis, ratio)
 
 
-def _with_prior(samples: Tensor, prior: FeaturePrior, scale: Tensor, windows: int) -> Tensor:
+def _with_prior(samples: Tensor, prior: FeaturePrior, scale: Tensor, known: float) -> Tensor:
     """Samples (M, F), and beside them the directions that the prior knows, each as strong as in the blend."""
-    ratio, known = prior.scale.to(scale) / scale, PRIOR_WINDOWS / (windows + PRIOR_WINDOWS)
+    ratio = prior.scale.to(scale) / scale
     factors = [part.factor.to(scale) * ratio[:, None] for part in (prior.drift, prior.between)]
     own = samples * ((1 - known) / len(samples)) ** 0.5
     return torch.cat([own, *((known**0.5 * factor).mT for factor in factors)])

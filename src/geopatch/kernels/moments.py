@@ -98,7 +98,8 @@ def leading_basis(samples: Tensor, width: int) -> Tensor:
     value, vector = torch.linalg.eigh(samples @ samples.mT)
     value, vector = value.flip(0)[:width], vector.flip(1)[:, :width]
     kept = value > value[0] * RANK_TOLERANCE
-    return (samples.mT @ (vector[:, kept] / value[kept].sqrt())).half().float().contiguous()
+    basis: Tensor = samples.mT @ (vector[:, kept] / value[kept].sqrt())
+    return basis.half().float().contiguous()
 
 
 def directions(drift: Tensor, between: Tensor, count: int, shrinkage: float = SHRINKAGE) -> Tensor:

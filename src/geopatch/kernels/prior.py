@@ -15,7 +15,6 @@ from safetensors.torch import load
 from torch import Tensor
 
 FILE = "general.safetensors"  # made by runs/prior.py
-PRIOR_WINDOWS = 20.0  # how many windows the prior counts for
 RANK = 128  # leading directions of a covariance that are kept; the rest as variances
 
 
@@ -52,27 +51,25 @@ class FeaturePrior:
     scale: Tensor  # (F,)
     drift: LowRank
     between: LowRank
+    map: Tensor  # (F, D) to the leading directions of what differs where drift is white; from the whole covariances
 
-    def blended(
-        self, mean: Tensor, scale: Tensor, windows: int, weight: float = PRIOR_WINDOWS
-    ) -> tuple[Tensor, Tensor]:
-        """Mean and scale of so many windows, shrunk towards those known before."""
-        own, other = windows / (windows + weight), weight / (windows + weight)
-        variance = own * scale.square() + other * self.scale.to(scale).square()
-        return own * mean + other * self.mean.to(mean), variance.sqrt()
+    def blended(self, mean: Tensor, scale: Tensor, known: float) -> tuple[Tensor, Tensor]:
+        """Mean and scale of windows, shrunk towards those known before, which count for the share `known`."""
+        variance = (1 - known) * scale.square() + known * self.scale.to(scale).square()
+        return (1 - known) * mean + known * self.mean.to(mean), variance.sqrt()
 
     def tensors(self) -> dict[str, Tensor]:
         """By name, as a file holds them."""
         low = {"drift": self.drift, "between": self.between}
         parts = {f"{name}.{item.name}": getattr(one, item.name) for name, one in low.items() for item in fields(one)}
-        return {"mean": self.mean, "scale": self.scale, **parts}
+        return {"mean": self.mean, "scale": self.scale, "map": self.map, **parts}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor], prefix: str) -> FeaturePrior:
         """Read what `tensors` returns."""
         own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
         low = [LowRank(own[f"{name}.factor"], own[f"{name}.rest"]) for name in ("drift", "between")]
-        return cls(own["mean"], own["scale"], *low)
+        return cls(own["mean"], own["scale"], *low, own["map"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +85,11 @@ class Prior:
         parts = {"features.": self.features, "tokens.": self.tokens}
         named = {prefix + name: value for prefix, part in parts.items() for name, value in part.tensors().items()}
         return {**named, "bias": self.bias}
+
+
+def known_share(windows: int, prior_windows: float) -> float:
+    """What the prior counts for beside so many windows, where it is worth `prior_windows` of them."""
+    return prior_windows / (windows + prior_windows) if prior_windows else 0.0
 
 
 @lru_cache(maxsize=1)

@@ -15,12 +15,14 @@ from geopatch.kernels.bank import BIAS_WINDOWS, GROUPS, TRIPLES, Layout, quantil
 
 def features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
     """Shares (B, FEATURES) of places at which a response exceeds its bias, for copies (B, copies, C, T) of windows."""
-    return _path(copies).features(copies, mixes, bias, layout)
+    shares: Tensor = _path(copies).features(copies, mixes, bias, layout)
+    return shares
 
 
 def span_features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor) -> Tensor:
     """Shares (B, K, TOKEN_FEATURES) of the places inside spans from starts to stops (B, K), in samples."""
-    return _path(copies).span_features(copies, mixes, bias, layout, starts, stops)
+    shares: Tensor = _path(copies).span_features(copies, mixes, bias, layout, starts, stops)
+    return shares
 
 
 def learn_bias(copies: Tensor, mixes: Tensor, layout: Layout) -> Tensor:

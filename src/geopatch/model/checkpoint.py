@@ -28,7 +28,7 @@ from geopatch.version import __version__
 FORMAT = 2  # 1 knew the learned half alone
 CONFIG, WEIGHTS, CARD, MOMENTS = "config.json", "weights.safetensors", "README.md", "moments.safetensors"
 LEARNED = "learned."
-OF_KERNELS = ("halves", "kernel_share", "length")
+OF_KERNELS = ("halves", "kernel_share", "prior_windows", "length")
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ class Encoder(nn.Module):
         fixed = None if self.kernels is None else self.kernels(batch.windows, batch.scaffold)
         if self.learned is None:
             assert fixed is not None
-            return EncoderOutput(*fixed, batch.valid)
+            return EncoderOutput(fixed[0], fixed[1], batch.valid)
         learned: LearnedOutput = self.learned(batch)
         if fixed is None:
             return EncoderOutput(learned.embedding, learned.tokens, learned.valid)

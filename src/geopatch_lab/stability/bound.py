@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from geopatch.errors import SignalError, at_least
-from geopatch.evaluate.stress import SEED
+from geopatch.evaluate.distortions import SEED
 from geopatch.model.encoder import Encoder
 from geopatch.signal import Signal
 from geopatch_lab.stability.finding import Finding, spread_of

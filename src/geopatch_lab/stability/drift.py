@@ -22,7 +22,7 @@ from torch import Tensor
 
 from geopatch.config import DESCRIPTORS, ModelConfig
 from geopatch.errors import ConfigError, SignalError, one_of
-from geopatch.evaluate.stress import SEED
+from geopatch.evaluate.distortions import SEED
 from geopatch.geometry import geometry, motion
 from geopatch.model.encoder import Encoder
 from geopatch.patches import PatchBatch, cut, stack

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.errors import ConfigError, SignalError, at_least
-from geopatch.evaluate.stress import SEED
+from geopatch.evaluate.distortions import SEED
 from geopatch.search.certificate import cosine_certificate
 from geopatch_lab.stability.finding import Finding, Numbers, spread_of
 
