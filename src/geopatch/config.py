@@ -120,7 +120,7 @@ class ModelConfig(PatchConfig):
         What the encoder is made of: fixed kernels, whose map has a closed form, and what is trained by gradients.
     kernel_share : float, default=0.4
         What the fixed kernels count for in the cosine of two embeddings, where there are both halves.
-    prior_windows : float, default=20.0
+    prior_windows : float, default=2.0
         How many windows the prior that comes with the package counts for in the fixed kernels; it is what a fit on
         few windows leans on. 0 leaves it out.
     channels : int, default=1
@@ -167,7 +167,7 @@ class ModelConfig(PatchConfig):
 
     halves: tuple[str, ...] = setting(HALVES, "What the encoder is made of.", choices=HALVES)
     kernel_share: float = setting(0.4, "What fixed kernels count for in the cosine of both halves.", low=0, high=1)
-    prior_windows: float = setting(20.0, "Windows that the prior of the fixed kernels counts for.", low=0)
+    prior_windows: float = setting(2.0, "Windows that the prior of the fixed kernels counts for.", low=0)
     channels: int = setting(1, "Channels of a signal; taken from the data.", low=1)
     length: int = setting(256, "Samples windows are resampled to for the fixed kernels; from the data.", low=9)
     amplitude: str = setting(
