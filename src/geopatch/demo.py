@@ -12,6 +12,7 @@ import numpy as np
 
 from geopatch import plot
 from geopatch.data.collection import Collection
+from geopatch.data.recording import WindowConfig
 from geopatch.data.sample import basic_motions, ecg_windows, mitdb_minutes
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate.retrieval import Trained, evaluate, train
@@ -25,6 +26,7 @@ STEPS = 100  # enough to see it work in a minute or two; a real training takes 1
 FIT_S = 120.0  # of each recording's three minutes, those before this are fitted on
 QUERY_RECORD, QUERY_BEAT = "119", "V"
 OPENS_ON = "#record=119&start=130.2&stop=132.2&scorer=fused&protocol=strict-cross-record"  # a ventricular beat
+RATE_HZ, SCORERS = 128.0, ("fused",)
 PROTOCOL, MIN_GAP_S, SHOWN = "strict-cross-record", 2.0, 6
 TITLE = "A ventricular beat of patient {} at another tempo, and the nearest windows of the other patients"
 
@@ -33,58 +35,68 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Demo:
-    """The hits of a search that had neither labels nor training, and where model, gallery and figures are."""
+    """The hits of a search that nothing was fitted for, and where gallery and figures are."""
 
-    fitted: Trained
     hits: list[Hit]
-    model: Path
+    seconds: float  # from the first window to the last hit
     gallery: Path
     figures: tuple[Path, Path]
     summary: str
     again: tuple[str, ...]  # arguments of a command that searches the gallery
 
 
-def search(out: Path, say: Say, *, progress: bool, device: str = "auto") -> Demo:
-    """Fixed kernels fitted to heart beats without their labels; then a gallery of others, searched and drawn."""
-    before, after = _by_time(ecg_windows(), FIT_S)
-    say("MIT-BIH ECG: fixed kernels, fitted to two minutes of six patients; no label, no training")
-    fitted = _fit_unlabelled(before, progress, device)
-    say(f"fitted to {len(before)} windows in {fitted.fit_s:.0f} s")
-    model, gallery, figures = out / "model", out / "gallery", (out / "hits.png", out / "alignment.png")
+def search(out: Path, say: Say, *, device: str = "auto") -> Demo:
+    """A gallery of heart beats, encoded by the model that comes with the package; searched by one of them and drawn."""
+    _, windows = samples()[1]
+    say(
+        f"MIT-BIH ECG, six patients: a gallery of {len(windows)} windows, searched by a beat of one of them, warped in"
+        " time.\nNothing is trained or fitted, and no label is used: the model comes with the package."
+    )
+    started = time.perf_counter()
+    gallery, figures = out / "gallery", (out / "hits.png", out / "alignment.png")
     out.mkdir(parents=True, exist_ok=True)
-    fitted.estimator.save(model, overwrite=True)
-    make_gallery(gallery, fitted.estimator, after)
-    say(f"a gallery of the {len(after)} windows of the third minute, searched by a beat of one patient, warped in time")
-    recorded = _example(after)
-    hits = _search(gallery, fitted.estimator, warped(recorded))
+    make_gallery(gallery, general(windows, device), windows)
+    recorded = _example(windows)
+    with Gallery.open(gallery, read_only=True) as opened:
+        hits = opened.search(warped(recorded), SHOWN, protocol=PROTOCOL, min_gap_s=MIN_GAP_S, certify=True)
+    seconds = time.perf_counter() - started
     draw(recorded, hits, figures)
-    return Demo(fitted, hits, model, gallery, figures, _summary(hits), _again(gallery, recorded))
+    return Demo(hits, seconds, gallery, figures, _summary(hits), _again(gallery, recorded))
 
 
-def measure(fitted: Trained, say: Say, *, progress: bool, device: str = "auto") -> list[Row]:
-    """How often the nearest window has the query's class, which no fit was told."""
-    say("how often the nearest window is of the query's class: heart beats, and motions seen by a smart watch")
-    before, after = basic_motions()
-    motions = _fit_unlabelled(before, progress, device)
-    beats = _by_time(ecg_windows(), FIT_S)[1]
-    return evaluate(motions, after, scorers=("fused",)) + evaluate(fitted, beats, scorers=("fused",))
+def samples() -> tuple[tuple[Collection, Collection], ...]:
+    """What to fit on and what to search: motions seen by a smart watch, and two minutes of ECG and the third."""
+    return basic_motions(), _by_time(ecg_windows(RATE_HZ), FIT_S)
+
+
+def general(windows: Collection, device: str) -> GeoPatch:
+    """The model that comes with the package, for windows of so many channels."""
+    return GeoPatch.pretrained("general", channels=windows.signals[0].values.shape[1], device=device)
+
+
+def measure(say: Say, *, progress: bool, device: str = "auto") -> list[Row]:
+    """How often the nearest window has the query's class: with nothing fitted, and fitted without labels."""
+    say("how often is the nearest window of the query's class? First with that model, then with kernels fitted")
+    say("to other windows of the same kind; still without labels and without training")
+    rows = list[Row]()
+    for before, after in samples():
+        rows += evaluate(Trained(general(after, device), "general", 0, 0.0), after, scorers=SCORERS)
+        started = time.perf_counter()
+        fitted = GeoPatch(device=device, progress=progress).fit(before.signals)
+        took_s = time.perf_counter() - started
+        rows += evaluate(Trained(fitted, "instant", fitted.seed_, took_s), after, scorers=SCORERS)
+    return rows
 
 
 def measure_trained(say: Say, *, steps: int | None, progress: bool, device: str = "auto") -> list[Row]:
     """The same with labels: a half that is trained beside the fixed kernels."""
     count = steps or STEPS
-    say(f"the same with labels: {count} training steps each; a real training takes 1200 and more")
+    say(f"the same with labels and {count} training steps; a real training takes 1200 and more")
     rows = list[Row]()
-    for before, after in (basic_motions(), _by_time(ecg_windows(), FIT_S)):
+    for before, after in samples():
         estimator = GeoPatch(max_steps=count, device=device, progress=progress)
-        rows += evaluate(train(before, estimator, "default"), after, scorers=("fused",))
+        rows += evaluate(train(before, estimator, "default"), after, scorers=SCORERS)
     return rows
-
-
-def _fit_unlabelled(windows: Collection, progress: bool, device: str) -> Trained:
-    started = time.perf_counter()
-    estimator = GeoPatch(device=device, progress=progress).fit(windows.signals)
-    return Trained(estimator, "instant", estimator.seed_, time.perf_counter() - started)
 
 
 def _by_time(windows: Collection, until_s: float) -> tuple[Collection, Collection]:
@@ -109,11 +121,6 @@ def _example(windows: Collection) -> Signal:
     assert windows.labels is not None
     records = np.asarray([signal.record for signal in windows.signals])
     return windows.signals[int(np.flatnonzero((records == QUERY_RECORD) & (windows.labels == QUERY_BEAT))[0])]
-
-
-def _search(folder: Path, estimator: GeoPatch, query: Signal) -> list[Hit]:
-    with Gallery.open(folder, model=estimator, read_only=True) as gallery:
-        return gallery.search(query, SHOWN, protocol=PROTOCOL, min_gap_s=MIN_GAP_S, certify=True)
 
 
 def _again(folder: Path, query: Signal) -> tuple[str, ...]:
@@ -143,15 +150,15 @@ def draw(recorded: Signal, hits: Sequence[Hit], figures: tuple[Path, Path]) -> N
     plot.save(plot.alignment(query, hits[0]), figures[1])
 
 
-def sample_gallery(out: Path, say: Say, *, progress: bool, device: str) -> Path:
-    """The folder of a gallery of all three minutes, without labels. What was made before is used again."""
+def sample_gallery(out: Path, say: Say, *, device: str) -> Path:
+    """The folder of a gallery of all three minutes. What was made before is used again."""
     folder = out / "ecg-gallery"
     if folder.is_dir():
         return folder
-    say("fitting fixed kernels to three minutes of six ECG recordings; this takes seconds, and only the first time")
-    fitted = GeoPatch(device=device, progress=progress).fit(ecg_windows().signals)
+    say("making a gallery of six ECG recordings; nothing is trained for it")
+    windows = ecg_windows(RATE_HZ)
     out.mkdir(parents=True, exist_ok=True)
-    with Gallery.create(folder, fitted) as gallery:
+    with Gallery.create(folder, general(windows, device)) as gallery:
         for recording in mitdb_minutes():
-            gallery.add_recording(recording)
+            gallery.add_recording(recording, WindowConfig(rate_hz=RATE_HZ))
     return folder
