@@ -24,6 +24,7 @@ MIN_VIEWS, MAX_VIEWS = 2, 256  # of a window
 SAMPLE_WINDOWS, SAMPLE_VIEWS = 1024, 2048  # that scales, biases and the leading directions come from
 TOKEN_VIEWS = 2_000
 BATCH_VIEWS = 1024  # in memory at a time
+ON_GPU = 4  # times as many: it waits between small batches
 LEAST_SPREAD = 1e-3  # of a feature: a hundredth of a place in ten windows
 
 Treat = Callable[[WindowBatch], WindowBatch]  # scaling and amplitude, as the encoder does it
@@ -66,7 +67,7 @@ class KernelFit:
     ) -> None:
         """Add windows by their views, a batch at a time."""
         count = min(max(VIEWS // len(windows), MIN_VIEWS), MAX_VIEWS)
-        size = max(BATCH_VIEWS // count, 1)
+        size = max(batch_views(half) // count, 1)
         done = 0
         for index in torch.arange(len(windows)).split(size):
             batch = evened(half, treat(windows.rows(index)))
@@ -171,7 +172,7 @@ def start(
     prior, known = general_prior(), known_share(len(windows), half.config.prior_windows)
     mean, scale = prior.features.blended(*centre_and_scale(shares), known)
     count = min(max(SAMPLE_VIEWS // len(batch), MIN_VIEWS), MAX_VIEWS)
-    parts = [views.draw(rows, count).windows for rows in _batches(batch, max(BATCH_VIEWS // count, 1))]
+    parts = [views.draw(rows, count).windows for rows in _batches(batch, max(batch_views(half) // count, 1))]
     samples = torch.cat([half_features(half, part) for part in parts])
     basis = leading_basis(_with_prior((samples - mean) / scale, prior.features, scale, known), RANK)
     scaffold = half.scaffold(batch.lengths)
@@ -219,6 +220,11 @@ def _with_prior(samples: Tensor, prior: FeaturePrior, scale: Tensor, known: floa
     factors = [part.factor.to(scale) * ratio[:, None] for part in (prior.drift, prior.between)]
     own = samples * ((1 - known) / len(samples)) ** 0.5
     return torch.cat([own, *((known**0.5 * factor).mT for factor in factors)])
+
+
+def batch_views(half: KernelHalf) -> int:
+    """Views in memory at a time, where the half is."""
+    return BATCH_VIEWS * (ON_GPU if half.bias.is_cuda else 1)
 
 
 def _batches(batch: WindowBatch, size: int) -> Iterator[WindowBatch]:

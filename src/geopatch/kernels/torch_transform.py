@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from geopatch.kernels.bank import GROUPS, TAPS, TOKEN_GROUPS, TRIPLES, Layout
 
 CHUNK_BYTES = 2**28  # of responses held at a time
+ON_GPU = 4  # times as many
 
 
 def responses(copies: Tensor, mixes: Tensor, layout: Layout, group: int) -> Tensor:
@@ -40,7 +41,7 @@ def mix(windows: Tensor, mixes: Tensor) -> Tensor:
 
 def features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
     """Shares (B, FEATURES) of places at which a response exceeds its bias."""
-    return torch.cat([_features(part, mixes, bias, layout) for part in copies.split(_chunk(layout))])
+    return torch.cat([_features(part, mixes, bias, layout) for part in copies.split(_chunk(copies, layout))])
 
 
 def _features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
@@ -58,7 +59,7 @@ def _features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Te
 
 def span_features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor) -> Tensor:
     """Shares (B, K, TOKEN_FEATURES) inside spans from starts to stops (B, K), in samples."""
-    chunk = _chunk(layout)
+    chunk = _chunk(copies, layout)
     parts = zip(copies.split(chunk), starts.split(chunk), stops.split(chunk), strict=True)
     return torch.cat([_span_features(part, mixes, bias, layout, *spans) for part, *spans in parts])
 
@@ -81,5 +82,5 @@ def _share(above: Tensor) -> Tensor:
     return above.sum(2, dtype=torch.int32) / above.shape[2]
 
 
-def _chunk(layout: Layout) -> int:
-    return max(CHUNK_BYTES // (4 * len(TRIPLES) * layout.length * 4), 1)
+def _chunk(copies: Tensor, layout: Layout) -> int:
+    return max(CHUNK_BYTES * (ON_GPU if copies.is_cuda else 1) // (4 * len(TRIPLES) * layout.length * 4), 1)

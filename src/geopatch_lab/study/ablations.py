@@ -9,7 +9,8 @@ from typing import Any
 from geopatch.config import DESCRIPTORS, PRESETS, ModelConfig, TrainConfig
 from geopatch.errors import one_of
 
-FULL = "default"
+FULL = "learned"  # the learned half of the default, alone: what is changed
+INSTANT = "instant"
 RECONSTRUCTION = 0.1  # weight of the loss where it is switched on
 
 
@@ -77,16 +78,21 @@ UNDONE: dict[str, Change] = {  # what this project adds to the paper's design, t
     "zscore-only": _model(amplitude="zscore"),
 }
 ALL_ABLATIONS = {**ABLATIONS, **UNDONE}
-LEARNED: dict[str, ModelConfig] = {  # no fixed kernels: the rows of the study are of what is trained
-    name: replace(config, halves=("learned",)) for name, config in PRESETS.items() if config.is_trained
+WITHOUT_LABELS = (INSTANT,)  # get none, even where there are some
+BEFORE: dict[str, ModelConfig] = {  # no fixed kernels, and views with a clock alone: what version 0.1 was
+    FULL: replace(PRESETS["default"], halves=("learned",)),
+    "paper": PRESETS["paper"],
 }
-ENCODERS = (*LEARNED, *ALL_ABLATIONS)
+ENCODERS = ("default", INSTANT, *BEFORE, *ALL_ABLATIONS)
 
 
 def setting(name: str, train: TrainConfig | None = None) -> Setting:
-    """The learned half of a preset, or an ablation of the default's, by its name."""
+    """A preset, the learned half alone, or an ablation of it, by its name."""
     one_of("encoder", name, ENCODERS)
-    train = replace(train or TrainConfig(), robust_to=())  # views with a clock alone, as all rows were trained
-    if name in LEARNED:
-        return Setting(LEARNED[name], train)
-    return ALL_ABLATIONS[name](Setting(LEARNED[FULL], train))
+    train = train or TrainConfig()
+    if name in PRESETS and name not in BEFORE:
+        return Setting(PRESETS[name], train)
+    train = replace(train, robust_to=())
+    if name in BEFORE:
+        return Setting(BEFORE[name], train)
+    return ALL_ABLATIONS[name](Setting(BEFORE[FULL], train))

@@ -22,13 +22,15 @@ from geopatch_lab.study.compare import average_ranks, critical_difference, diffe
 from geopatch_lab.study.cost import Cost
 from geopatch_lab.study.jobs import POOL_METHODS, ablation_target
 from geopatch_lab.study.scores import R1, WARPED, StudyScores
-from geopatch_lab.study.sets import POOL, UEA
+from geopatch_lab.study.sets import UEA, UNSEEN
 from geopatch_lab.study.tables import (
     POOL_CONTESTANTS,
+    PRESETS,
     STRICT,
     ablation_columns,
     contestants,
     drops,
+    plain,
     shown,
     wide,
 )
@@ -72,7 +74,7 @@ def robustness_heatmap(scores: StudyScores) -> Figure | None:
     """What each stress costs of R@1 in percent, on each set, for both presets."""
     stresses = STRESSES[1:]
     by_stress = {
-        (preset, stress): drops(scores, preset, stress, R1) for preset in ("default", "paper") for stress in stresses
+        (preset, stress): drops(scores, preset, stress, R1) for preset in (FULL, "paper") for stress in stresses
     }
     by_stress = {key: values for key, values in by_stress.items() if values}
     if not by_stress:
@@ -81,7 +83,7 @@ def robustness_heatmap(scores: StudyScores) -> Figure | None:
     lines = [[-values.get(name, NAN) for values in by_stress.values()] for name in names]
     lines.append([-mean(values.values()) for values in by_stress.values()])
     columns = ["\n".join(STRESS_TITLES[stress].replace(", ", " ").split(" ", 1)) for _, stress in by_stress]
-    groups = [f"{preset} preset" for preset, _ in by_stress]
+    groups = ["learned half" if preset == FULL else f"{preset} preset" for preset, _ in by_stress]
     grid = plot.Grid(np.asarray(lines), [*(shown(name) for name in names), "mean"], columns, groups)
     return plot.heatmap(grid, "What each stress costs: R@1 by cosine", "% of the clean R@1", 40.0)
 
@@ -112,7 +114,7 @@ def cost_pareto(scores: StudyScores, cost: Cost) -> Figure | None:
         y = scores.archive(method, scorer=scorer, stress=WARPED)
         if y is not None and method in cost.mflop and scorer in ("own", "cosine"):
             ours = method not in METHODS
-            point = plot.ParetoPoint(f"GeoPatch, {method}" if ours else method, cost.mflop[method], y, marked=ours)
+            point = plot.ParetoPoint(PRESETS[method] if ours else method, cost.mflop[method], y, marked=ours)
             groups.setdefault("ours" if ours else "baselines", []).append(point)
     if len(groups) < 2:
         return None
@@ -123,9 +125,9 @@ def cost_pareto(scores: StudyScores, cost: Cost) -> Figure | None:
 
 
 def rank_figure(scores: StudyScores) -> Figure | None:
-    """Average ranks of all methods on the archive sets of table (a), and of the four on the pool."""
+    """Average ranks of all methods on the archive sets of table (a), and of some on the pool."""
     panels = []
-    for title, names, methods in (("archive sets", UEA, contestants(scores)), ("pool sets", POOL, POOL_CONTESTANTS)):
+    for title, names, methods in (("archive sets", UEA, contestants(scores)), ("pool sets", UNSEEN, POOL_CONTESTANTS)):
         for stress, label in (("clean", "clean"), (WARPED, "warped queries")):
             ranks, count = average_ranks(wide(scores, names, methods, stress))
             if len(ranks) > 1:
@@ -138,13 +140,14 @@ def rank_figure(scores: StudyScores) -> Figure | None:
 def duel_figure(scores: StudyScores) -> Figure | None:
     """GeoPatch by cosine against each rival over the pool, clean and with warped queries."""
     duels = []
+    ours = plain("default" if any(scores.over_sets(UNSEEN, "default")) else FULL, "cosine")
     for stress, label in (("clean", "clean"), (WARPED, "warped queries")):
-        table = wide(scores, POOL, POOL_CONTESTANTS, stress)
+        table = wide(scores, UNSEEN, POOL_CONTESTANTS, stress)
         for rival in POOL_METHODS:
-            gap = difference(table, "GeoPatch, cosine", rival)
+            gap = difference(table, ours, rival)
             if gap is not None:
                 duels.append(plot.Duel(f"{label}: against {rival}", gap.by_set, gap.mean, gap.low, gap.high))
-    title = "Wins and losses of GeoPatch (cosine) on sets that no choice has seen"
+    title = f"Wins and losses of {ours} on sets that no choice has seen"
     return plot.wins_and_losses(duels, title, len(POOL_METHODS)) if duels else None
 
 

@@ -12,14 +12,14 @@ from geopatch.errors import DataError, one_of
 from geopatch.storage import atomic_file
 from geopatch_lab.baselines.registry import METHODS, NETWORKS
 from geopatch_lab.study import paper, sets
-from geopatch_lab.study.ablations import ALL_ABLATIONS, ENCODERS, FULL
+from geopatch_lab.study.ablations import ALL_ABLATIONS, ENCODERS, FULL, INSTANT
 
 PARTS = ("main", "late", "robustness", "ablations", "stability", "pool", "published")
 MEASURE, CHOOSE, CLASSIFY = "measure", "choose", "classify"
 STABILITY, STABILITY_QUICK = "stability", "stability-quick"  # the theorems, at either size
 WITH_AEON = ("catch22", "multirocket-hydra-ridge")
 WITHOUT_CHANCE = ("euclidean", "dtw", "dtw-10", "catch22")  # one seed tells all
-PRESETS = ("default", "paper")
+PRESETS = ("default", INSTANT, FULL, "paper")
 SEEDS = (0, 1, 2)
 ABLATION_SETS = ("nsrdb", "mitdb", "Handwriting")
 STABILITY_SETS = ("nsrdb", "mitdb")
@@ -51,7 +51,7 @@ class Job:
     @property
     def key(self) -> str:
         """Its name: two jobs of one name are one."""
-        trains = self.method in NETWORKS or not self.is_baseline
+        trains = self.method in NETWORKS or not (self.is_baseline or self.method == INSTANT)
         budget = f".{self.budget.max_steps}x{self.batch}" if trains else ""
         return f"{self.aim}.{self.data}.{self.target}.{self.method}.{self.seed}{budget}"
 
@@ -81,14 +81,14 @@ class Job:
 
     @property
     def cost(self) -> float:
-        """Roughly how long it takes, in trainings of the default encoder; long jobs go first."""
+        """Roughly how long it takes, in trainings of the learned half; long jobs go first."""
         method = METHOD_COST.get(self.method, 1.5 if self.method in NETWORKS else 1.0)
         return method * DATA_COST.get(self.data, 1.0) * AIM_COST.get(self.aim, 1.0)
 
 
 AIM_COST = {CHOOSE: 1.3, STABILITY: 5.0, STABILITY_QUICK: 5.0}
 METHOD_COST = {"inceptiontime": 2.0, "transformer": 3.0, "minirocket": 0.3, "minirocket-ridge": 0.4, "euclidean": 0.1}
-METHOD_COST |= {"dtw": 8.0, "dtw-10": 3.0, "multirocket-hydra-ridge": 2.0, "catch22": 1.0}
+METHOD_COST |= {"default": 1.5, INSTANT: 0.7, "dtw": 8.0, "dtw-10": 3.0, "multirocket-hydra-ridge": 2.0, "catch22": 1.0}
 DATA_COST = {"AbnormalHeartbeat": 3.0, "arctic": 2.0, "mitdb": 2.0, "nstdb": 1.5, "CharacterTrajectories": 1.5}
 DATA_COST |= {"HandMovementDirection": 1.5, "EOGHorizontalSignal": 2.0, "EOGVerticalSignal": 2.0, "ACSF1": 2.0}
 
@@ -196,7 +196,7 @@ def _stability(scope: Scope) -> Iterator[Job]:
 
 
 def _pool(scope: Scope) -> Iterator[Job]:
-    yield from _encoders(scope, scope.pool, (FULL,))
+    yield from _encoders(scope, scope.pool, ("default", INSTANT, FULL))
     yield from _baselines(scope, scope.pool, POOL_METHODS)
 
 

@@ -19,7 +19,7 @@ from geopatch.scoring import encoded_scorers
 from geopatch.storage import atomic_file
 from geopatch_lab.baselines import Choice, better_amplitude, make
 from geopatch_lab.rival import evaluate_rival, train_rival
-from geopatch_lab.study.ablations import ALL_ABLATIONS, setting
+from geopatch_lab.study.ablations import ALL_ABLATIONS, WITHOUT_LABELS, setting
 from geopatch_lab.study.classification import classified
 from geopatch_lab.study.jobs import CLASSIFY, Job
 from geopatch_lab.study.pack import read_pack
@@ -47,7 +47,9 @@ def _encoder(job: Job, task: Task, device: str) -> Iterator[Row]:
     assert task.train is not None
     chosen = setting(job.method, job.budget)
     estimator = GeoPatch(model=chosen.model, train=chosen.train, random_state=job.seed, device=device)
-    trained = train(task.train, estimator, job.method)
+    side = task.train
+    seen = Collection(side.name, side.signals) if job.method in WITHOUT_LABELS else side
+    trained = train(seen, estimator, job.method)
     scorers = ABLATION_SCORERS if job.method in ALL_ABLATIONS else encoded_scorers()
     for protocol in protocols(task):
         stresses = _stresses(job) if protocol.name == "standard" else ("clean",)

@@ -31,7 +31,7 @@ ROBUSTNESS = (
     "NATOPS",
     "UWaveGestureLibrary",
 )
-POOL = (  # of the 74 sets that no choice has seen: at least 30 training windows, at most 1500 samples
+POOL = (  # of the 74 sets that no choice had seen in version 0.1: at least 30 training windows, at most 1500 samples
     *("ACSF1", "ArrowHead", "BME", "Beef", "Car", "ChlorineConcentration", "Computers", "Crop"),
     *("DistalPhalanxOutlineAgeGroup", "DistalPhalanxOutlineCorrect", "DistalPhalanxTW", "DodgerLoopDay"),
     *("EOGHorizontalSignal", "EOGVerticalSignal", "Earthquakes", "ElectricDevices", "Fish", "FreezerRegularTrain"),
@@ -44,6 +44,10 @@ POOL = (  # of the 74 sets that no choice has seen: at least 30 training windows
     *("Strawberry", "SyntheticControl", "ToeSegmentation1", "ToeSegmentation2", "UMD", "Wine", "Worms"),
     "WormsTwoClass",
 )
+LOOKED_AT = (  # while the fixed kernels were designed; the last is too small for the pool
+    *("ArrowHead", "Fish", "MedicalImages", "ToeSegmentation1", "ShakeGestureWiimoteZ", "DiatomSizeReduction"),
+)
+UNSEEN = tuple(name for name in POOL if name not in LOOKED_AT)  # by any choice
 MAIN = (*ECG, SPEECH, *UEA)
 TARGETS = {"nsrdb": "subject", "nstdb": "subject", "mitdb": "subject", SPEECH: "prompt"}
 

@@ -11,16 +11,22 @@ from geopatch.evaluate.stress import STRESSES
 from geopatch.scoring import encoded_scorers
 from geopatch_lab.baselines.registry import METHODS
 from geopatch_lab.study import paper
-from geopatch_lab.study.ablations import ALL_ABLATIONS, FULL
+from geopatch_lab.study.ablations import ALL_ABLATIONS, BEFORE, FULL, INSTANT
 from geopatch_lab.study.classification import ACCURACY, LINEAR, NEAREST, PROTOCOL
 from geopatch_lab.study.compare import Table, average_ranks, beyond_chance, critical_difference, difference
 from geopatch_lab.study.jobs import ABLATION_SETS, POOL_METHODS, SEEDS, WITHOUT_CHANCE, ablation_target
 from geopatch_lab.study.paper import PUBLISHED, Published
 from geopatch_lab.study.scores import CLASS_R1, MAP, R1, WARPED, Condition, StudyScores, amplitude_of, method_of
-from geopatch_lab.study.sets import POOL, REBUILT, ROBUSTNESS, UEA
+from geopatch_lab.study.sets import REBUILT, ROBUSTNESS, UEA, UNSEEN
 
-PRESETS = {"default": "GeoPatch", "paper": "GeoPatch, paper preset"}
-OURS = ((FULL, "cosine"), (FULL, "fused"), ("paper", "cosine"), ("paper", "maxsim"))
+PRESETS = {
+    "default": "GeoPatch",
+    INSTANT: "GeoPatch, no labels",
+    FULL: "GeoPatch, learned half alone",
+    "paper": "GeoPatch, paper preset",
+}
+BY_BOTH = tuple((method, scorer) for method in ("default", INSTANT, FULL) for scorer in ("cosine", "fused"))
+OURS = (*BY_BOTH, ("paper", "cosine"), ("paper", "maxsim"))
 TITLES = {"nsrdb": "NSRDB", "nstdb": "NSTDB", "mitdb": "MITDB", "arctic": "ARCTIC"}
 ECG_AND_SPEECH = ("nsrdb", "nstdb", "mitdb", "arctic")
 PAPER_STRESS = {"clean": "clean", "warp-both-alike": "warp"}
@@ -56,6 +62,12 @@ def contestants(scores: StudyScores) -> list[tuple[str, str]]:
     return [*ours, *((method, "own") for method in METHODS if method in there)]
 
 
+def presets(scores: StudyScores) -> dict[str, str]:
+    """Ours of which there are rows, with their titles."""
+    there = set(scores.methods)
+    return {name: title for name, title in PRESETS.items() if name in there}
+
+
 def titled(method: str, scorer: str) -> str:
     return method if method in METHODS else f"**{PRESETS.get(method, method)}**, {scorer}"
 
@@ -89,7 +101,8 @@ def _amplitude(scores: StudyScores, data: str, method: str) -> str:
 def _paper_pair(method: str, scorer: str, place: int) -> tuple[float, float] | None:
     if method in METHODS:
         return paper.MAIN[method][place] if method in paper.MAIN else None
-    return {"cosine": paper.MAIN["geopatch"], "maxsim": paper.MAXSIM}.get(scorer, (None,) * 6)[place]
+    known = {"cosine": paper.MAIN["geopatch"], "maxsim": paper.MAXSIM} if method in BEFORE else {}
+    return known.get(scorer, (None,) * 6)[place]
 
 
 def archive_table(scores: StudyScores, stress: str = "clean") -> str:
@@ -180,13 +193,13 @@ def drops(scores: StudyScores, method: str, stress: str, metric: str, scorer: st
 
 def drop_table(scores: StudyScores) -> str:
     """Average drop in percent of the clean score, as the paper counts it."""
-    lines = []
+    lines, there = [], presets(scores)
     for stress in STRESSES[1:]:
         theirs = paper.DROPS_PERCENT.get(PAPER_STRESS.get(stress, ""))
         text = ", ".join(f"{value:.1f}" for value in theirs) if theirs else "-"
-        ours = [_drop_cell(scores, method, stress) for method in PRESETS]
+        ours = [_drop_cell(scores, method, stress) for method in there]
         lines.append([stress, *ours, text])
-    return markdown(["stress: drop in R@1, R@5, mAP, MRR in %", *PRESETS.values(), "the paper"], lines)
+    return markdown(["stress: drop in R@1, R@5, mAP, MRR in %", *there.values(), "the paper"], lines)
 
 
 def _drop_cell(scores: StudyScores, method: str, stress: str) -> str:
@@ -207,7 +220,7 @@ def ablation_columns(scores: StudyScores) -> list[tuple[str, str, str]]:
 
 
 def ablation_table(scores: StudyScores) -> str:
-    """R@1 / mAP of the default and of each ablation, by cosine."""
+    """R@1 / mAP of the learned half and of each ablation, by cosine."""
     columns = ablation_columns(scores)
     lines = []
     for method in (FULL, *ALL_ABLATIONS):
@@ -249,34 +262,34 @@ def ablation_noise(scores: StudyScores) -> str:
 def wide(scores: StudyScores, names: Sequence[str], methods: Sequence[tuple[str, str]], stress: str = "clean") -> Table:
     """R@1 of methods on many sets."""
     by_method = {
-        _plain(method, scorer): scores.over_sets(names, method, scorer=scorer, stress=stress)
+        plain(method, scorer): scores.over_sets(names, method, scorer=scorer, stress=stress)
         for method, scorer in methods
     }
     return {name: values for name, values in by_method.items() if values}
 
 
-def _plain(method: str, scorer: str) -> str:
+def plain(method: str, scorer: str) -> str:
     if method in METHODS:
         return method
-    return f"GeoPatch{' (paper)' if method == 'paper' else ''}, {scorer}"
+    return f"{PRESETS[method]}, {scorer}"
 
 
-POOL_CONTESTANTS = ((FULL, "cosine"), (FULL, "fused"), *((method, "own") for method in POOL_METHODS))
+POOL_CONTESTANTS = (*BY_BOTH, *((method, "own") for method in POOL_METHODS))
 
 
 def duel_table(scores: StudyScores) -> str:
     """GeoPatch against each rival over the pool: mean difference in points with its interval, wins, ties, losses."""
     lines = []
     for stress in ("clean", WARPED):
-        table = wide(scores, POOL, POOL_CONTESTANTS, stress)
-        for scorer in ("cosine", "fused"):
+        table = wide(scores, UNSEEN, POOL_CONTESTANTS, stress)
+        for ours in (plain(*one) for one in BY_BOTH):
             for rival in POOL_METHODS:
-                gap = difference(table, f"GeoPatch, {scorer}", rival)
+                gap = difference(table, ours, rival)
                 if gap is not None:
                     interval = f"{100 * gap.mean:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
                     record = f"{gap.wins} / {gap.ties} / {gap.losses}"
                     lines.append(
-                        [f"GeoPatch, {scorer}", rival, "warped" if stress != "clean" else stress, interval, record]
+                        [ours, rival, "warped" if stress != "clean" else stress, interval, record]
                     )
     return markdown(
         ["ours", "against", "queries", "mean difference in R@1, points [95 %]", "won / equal / lost"], lines
