@@ -183,7 +183,7 @@ def full(covariance: LowRank, ratio: Tensor) -> npt.NDArray[np.float64]:
 
 def test_a_scale_is_shrunk_towards_the_prior_by_the_number_of_windows() -> None:
     prior, mean, scale = some_prior(6, torch.Generator().manual_seed(1)), torch.rand(6), torch.rand(6)
-    assert [known_share(windows, 20.0) for windows in (0, 20, 60)] == [1.0, 0.5, 0.25]
+    assert [known_share(windows, 20.0) for windows in (0, 20, 60, 100)] == [1.0, 0.5, 0.25, 0.0]
     assert known_share(0, 0.0) == 0.0
     blended_mean, blended_scale = prior.blended(mean, scale, known_share(60, 20.0))
     torch.testing.assert_close(blended_mean, 0.75 * mean + 0.25 * prior.mean)

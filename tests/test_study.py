@@ -79,21 +79,13 @@ def row(job: Job, recall: float = 0.5) -> Row:
 
 def test_there_are_22_ablations_of_the_papers_design_and_two_of_ours() -> None:
     assert (len(ABLATIONS), len(UNDONE)) == (22, 2)
-<<<<<<< HEAD
     settings = [setting(name) for name in (FULL_ENCODER, *ALL_ABLATIONS)]
-=======
-    settings = [setting(name) for name in ("learned", *ALL_ABLATIONS)]
->>>>>>> rows2
     assert len({repr(one) for one in settings}) == 25
 
 
 @pytest.mark.parametrize("name", ALL_ABLATIONS)
 def test_an_ablation_changes_one_thing_and_keeps_the_budget(name: str) -> None:
-<<<<<<< HEAD
     full, less = setting(FULL_ENCODER), setting(name)
-=======
-    full, less = setting("learned"), setting(name)
->>>>>>> rows2
     changed = [key for key in vars(full.model) if getattr(full.model, key) != getattr(less.model, key)]
     changed += [key for key in vars(full.train) if getattr(full.train, key) != getattr(less.train, key)]
     assert len(changed) == (2 if name == "operator-reconstruction" else 1)

@@ -1,8 +1,9 @@
-"""The demo: train on the built-in sample, measure it, make a gallery of it, search that and draw the hits."""
+"""The demo: search the built-in sample without labels and without training, measure it, and what labels add."""
 
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,68 +11,92 @@ from pathlib import Path
 import numpy as np
 
 from geopatch import plot
-from geopatch.config import TrainConfig
 from geopatch.data.collection import Collection
+from geopatch.data.recording import WindowConfig
 from geopatch.data.sample import basic_motions, ecg_windows, mitdb_minutes
 from geopatch.estimator import GeoPatch
-from geopatch.evaluate.retrieval import evaluate, train
+from geopatch.evaluate.retrieval import Trained, evaluate, train
 from geopatch.evaluate.rows import Row
 from geopatch.gallery import Gallery
 from geopatch.search import Hit
 from geopatch.signal import Signal
 from geopatch.warp import warped
 
-MOTION_STEPS, ECG_STEPS, SERVED_STEPS = (
-    120,
-    100,
-    150,
-)  # enough to see it work in a minute or two; a real training takes 1200 and more
-TRAIN_S = 120.0  # of each recording's three minutes, those before this are trained on
+STEPS = 100  # enough to see it work in a minute or two; a real training takes 1200 and more
+FIT_S = 120.0  # of each recording's three minutes, those before this are fitted on
 QUERY_RECORD, QUERY_BEAT = "119", "V"
 OPENS_ON = "#record=119&start=130.2&stop=132.2&scorer=fused&protocol=strict-cross-record"  # a ventricular beat
+RATE_HZ, SCORERS = 128.0, ("fused",)
 PROTOCOL, MIN_GAP_S, SHOWN = "strict-cross-record", 2.0, 6
 TITLE = "A ventricular beat of patient {} at another tempo, and the nearest windows of the other patients"
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo measured, its hits, and where it left its model, gallery and figures."""
+    """The hits of a search that nothing was fitted for, and where gallery and figures are."""
 
-    rows: list[Row]
     hits: list[Hit]
-    model: Path
+    seconds: float  # from the first window to the last hit
     gallery: Path
     figures: tuple[Path, Path]
     summary: str
     again: tuple[str, ...]  # arguments of a command that searches the gallery
 
 
-def run(
-    out: Path, say: Callable[[str], None], *, progress: bool, device: str = "auto", steps: int | None = None
-) -> Demo:
-    """Motions and heart beats, each trained and measured; then a gallery of the heart beats, and a search of it."""
-    say("1 of 3  BasicMotions: four activities seen by a smart watch, 40 windows to train on and 40 to search")
-    rows = _measure(*basic_motions(), steps or MOTION_STEPS, progress, device)[1]
-    say("2 of 3  MIT-BIH ECG: six patients, trained on two minutes of each, searched in the third")
-    before, after = _by_time(ecg_windows(), TRAIN_S)
-    estimator, ecg_rows = _measure(before, after, steps or ECG_STEPS, progress, device)
-    say(f"3 of 3  A gallery of the {len(after)} windows of the third minute, searched by a beat of one patient")
-    model, gallery, figures = out / "model", out / "gallery", (out / "hits.png", out / "alignment.png")
+def search(out: Path, say: Say, *, device: str = "auto") -> Demo:
+    """A gallery of heart beats, encoded by the model that comes with the package; searched by one of them and drawn."""
+    _, windows = samples()[1]
+    say(
+        f"MIT-BIH ECG, six patients: a gallery of {len(windows)} windows, searched by a beat of one of them, warped in"
+        " time.\nNothing is trained or fitted, and no label is used: the model comes with the package."
+    )
+    started = time.perf_counter()
+    gallery, figures = out / "gallery", (out / "hits.png", out / "alignment.png")
     out.mkdir(parents=True, exist_ok=True)
-    estimator.save(model, overwrite=True)
-    make_gallery(gallery, estimator, after)
-    recorded = _example(after)
-    hits = _search(gallery, estimator, warped(recorded))
+    make_gallery(gallery, general(windows, device), windows)
+    recorded = _example(windows)
+    with Gallery.open(gallery, read_only=True) as opened:
+        hits = opened.search(warped(recorded), SHOWN, protocol=PROTOCOL, min_gap_s=MIN_GAP_S, certify=True)
+    seconds = time.perf_counter() - started
     draw(recorded, hits, figures)
-    return Demo(rows + ecg_rows, hits, model, gallery, figures, _summary(hits), _again(gallery, recorded))
+    return Demo(hits, seconds, gallery, figures, _summary(hits), _again(gallery, recorded))
 
 
-def _measure(
-    before: Collection, after: Collection, steps: int, progress: bool, device: str
-) -> tuple[GeoPatch, list[Row]]:
-    settings = TrainConfig(min_steps=steps, max_steps=steps)
-    trained = train(before, GeoPatch(train=settings, device=device, progress=progress), "default")
-    return trained.estimator, evaluate(trained, after, scorers=("fused",))
+def samples() -> tuple[tuple[Collection, Collection], ...]:
+    """What to fit on and what to search: motions seen by a smart watch, and two minutes of ECG and the third."""
+    return basic_motions(), _by_time(ecg_windows(RATE_HZ), FIT_S)
+
+
+def general(windows: Collection, device: str) -> GeoPatch:
+    """The model that comes with the package, for windows of so many channels."""
+    return GeoPatch.pretrained("general", channels=windows.signals[0].values.shape[1], device=device)
+
+
+def measure(say: Say, *, progress: bool, device: str = "auto") -> list[Row]:
+    """How often the nearest window has the query's class: with nothing fitted, and fitted without labels."""
+    say("how often is the nearest window of the query's class? First with that model, then with kernels fitted")
+    say("to other windows of the same kind; still without labels and without training")
+    rows = list[Row]()
+    for before, after in samples():
+        rows += evaluate(Trained(general(after, device), "general", 0, 0.0), after, scorers=SCORERS)
+        started = time.perf_counter()
+        fitted = GeoPatch(device=device, progress=progress).fit(before.signals)
+        took_s = time.perf_counter() - started
+        rows += evaluate(Trained(fitted, "instant", fitted.seed_, took_s), after, scorers=SCORERS)
+    return rows
+
+
+def measure_trained(say: Say, *, steps: int | None, progress: bool, device: str = "auto") -> list[Row]:
+    """The same with labels: a half that is trained beside the fixed kernels."""
+    count = steps or STEPS
+    say(f"the same with labels and {count} training steps; a real training takes 1200 and more")
+    rows = list[Row]()
+    for before, after in samples():
+        estimator = GeoPatch(max_steps=count, device=device, progress=progress)
+        rows += evaluate(train(before, estimator, "default"), after, scorers=SCORERS)
+    return rows
 
 
 def _by_time(windows: Collection, until_s: float) -> tuple[Collection, Collection]:
@@ -96,11 +121,6 @@ def _example(windows: Collection) -> Signal:
     assert windows.labels is not None
     records = np.asarray([signal.record for signal in windows.signals])
     return windows.signals[int(np.flatnonzero((records == QUERY_RECORD) & (windows.labels == QUERY_BEAT))[0])]
-
-
-def _search(folder: Path, estimator: GeoPatch, query: Signal) -> list[Hit]:
-    with Gallery.open(folder, model=estimator, read_only=True) as gallery:
-        return gallery.search(query, SHOWN, protocol=PROTOCOL, min_gap_s=MIN_GAP_S, certify=True)
 
 
 def _again(folder: Path, query: Signal) -> tuple[str, ...]:
@@ -130,20 +150,15 @@ def draw(recorded: Signal, hits: Sequence[Hit], figures: tuple[Path, Path]) -> N
     plot.save(plot.alignment(query, hits[0]), figures[1])
 
 
-def sample_gallery(out: Path, say: Callable[[str], None], *, progress: bool, device: str, steps: int | None) -> Path:
-    """The folder of the gallery; beside it stands its model. What was made before is used again."""
-    gallery, model = out / "ecg-gallery", out / "ecg-model"
-    if gallery.is_dir() and model.is_dir():
-        return gallery
-    say("training on two minutes each of six ECG recordings; this takes a minute, and only the first time")
-    windows = ecg_windows()
-    early = np.asarray([signal.start_s + signal.duration_s <= TRAIN_S for signal in windows.signals])
-    known, count = windows.subset(early), steps or SERVED_STEPS
+def sample_gallery(out: Path, say: Say, *, device: str) -> Path:
+    """The folder of a gallery of all three minutes. What was made before is used again."""
+    folder = out / "ecg-gallery"
+    if folder.is_dir():
+        return folder
+    say("making a gallery of six ECG recordings; nothing is trained for it")
+    windows = ecg_windows(RATE_HZ)
     out.mkdir(parents=True, exist_ok=True)
-    train = TrainConfig(min_steps=count, max_steps=count)
-    trained = GeoPatch(train=train, device=device, progress=progress).fit(known.signals, known.labels)
-    trained.save(model, overwrite=True)
-    with Gallery.create(gallery, trained) as made:
+    with Gallery.create(folder, general(windows, device)) as gallery:
         for recording in mitdb_minutes():
-            made.add_recording(recording)
-    return gallery
+            gallery.add_recording(recording, WindowConfig(rate_hz=RATE_HZ))
+    return folder

@@ -18,7 +18,7 @@ from geopatch.errors import GeoPatchError, MissingExtraError
 from geopatch.version import __version__
 
 VERBS = {
-    "demo": "Train on the built-in sample, search it, and draw what was found.",
+    "demo": "Search the built-in sample without labels or training, and draw the hits.",
     "data": "List, describe and prepare the data sets that have a name.",
     "fit": "Train an encoder on a collection.",
     "encode": "Turn a collection into embeddings and tokens.",

@@ -15,59 +15,80 @@ from geopatch.cli import options
 
 if TYPE_CHECKING:
     from geopatch.demo import Demo
+    from geopatch.evaluate import Row
 
 
-@click.command("demo", short_help="Train on the built-in sample, search it, and draw the hits.")
+@click.command("demo", short_help="Search the built-in sample without labels or training, and draw the hits.")
 @click.option(
     "--out",
     default="demo",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Folder for the model, the gallery and the figures.",
+    help="Folder for the gallery and the figures.",
 )
-@click.option("--steps", type=int, help="Number of training steps.  [default: 120 and 100]")
+@click.option("--train", "trained", is_flag=True, help="Train with labels as well, and measure what they add.")
+@click.option("--steps", type=int, help="With --train: number of training steps.  [default: 100]")
 @click.option("--serve", "served", is_flag=True, help="Serve the built-in ECG instead, with a page to search it on.")
 @click.option("--port", default=8000, show_default=True, help="With --serve: the port to listen on.")
 @options.device
 @options.as_json
-def command(out: Path, steps: int | None, served: bool, port: int, device: str, as_json: bool) -> None:
-    """Train on the built-in sample, measure it clean and with warped queries, make a gallery of heart beats, search it
-    and draw the hits."""
+def command(out: Path, trained: bool, steps: int | None, served: bool, port: int, device: str, as_json: bool) -> None:
+    """Search a gallery of heart beats that nothing was trained or fitted for and no label was used in, draw the hits,
+    and measure it clean and with warped queries."""
     from geopatch import demo
 
+    if steps is not None and not trained:
+        raise click.UsageError("--steps is a number of training steps, and nothing is trained without --train")
     if served:
-        _serve(out, steps, port, device)
+        _serve(out, port, device)
         return
-    result = demo.run(out, lambda line: click.echo(line, err=as_json), progress=not as_json, device=device, steps=steps)
+
+    def say(line: str) -> None:
+        click.echo(line, err=as_json)
+
+    result = demo.search(out, say, device=device)
+    if not as_json:
+        _print_search(result)
+    rows = demo.measure(say, progress=not as_json, device=device)
+    if trained:
+        rows += demo.measure_trained(say, steps=steps, progress=not as_json, device=device)
     if as_json:
-        click.echo(json.dumps(_as_json(result)))
+        click.echo(json.dumps(_as_json(result, rows)))
     else:
-        _print(result)
+        _print_rows(result, rows, trained)
 
 
-def _as_json(result: Demo) -> dict[str, object]:
+def _as_json(result: Demo, rows: list[Row]) -> dict[str, object]:
     return {
-        "rows": [row.as_dict() for row in result.rows],
+        "rows": [row.as_dict() for row in rows],
         "hits": [hit.as_dict() for hit in result.hits],
+        "seconds": result.seconds,
         "summary": result.summary,
-        "model": str(result.model),
         "gallery": str(result.gallery),
         "figures": [str(figure) for figure in result.figures],
         "again": list(result.again),
     }
 
 
-def _print(result: Demo) -> None:
-    from geopatch.cli.tables import print_hits, print_summaries
-    from geopatch.evaluate import summarise
+def _print_search(result: Demo) -> None:
+    from geopatch.cli.tables import print_hits
 
-    print_summaries(summarise(result.rows))
     click.echo()
     print_hits(result.hits)
-    click.echo(result.summary)
-    click.echo(f"gallery: {result.gallery}, made with the model {result.model}")
-    click.echo(f"figures: {result.figures[0]}, its hits; {result.figures[1]}, the best of them patch by patch")
+    click.echo(f"{result.summary}, after {result.seconds:.0f} s")
+    click.echo(f"figures: {result.figures[0]}, its hits; {result.figures[1]}, the best of them patch by patch\n")
+
+
+def _print_rows(result: Demo, rows: list[Row], trained: bool) -> None:
+    from geopatch.cli.tables import print_summaries
+    from geopatch.evaluate import summarise
+
+    print_summaries(summarise(rows))
+    click.echo()
+    click.echo(f"gallery, with its model in it: {result.gallery}")
     click.echo(f"search it again, by the beat as it was recorded:\n  {_program()} {shlex.join(result.again)}")
+    if not trained:
+        click.echo(f"what labels and a short training add:\n  {_program()} demo --train")
 
 
 def _program() -> str:
@@ -79,14 +100,12 @@ def _program() -> str:
     return "geopatch" if installed and Path(installed).samefile(called) else shlex.quote(called)
 
 
-def _serve(out: Path, steps: int | None, port: int, device: str) -> None:
+def _serve(out: Path, port: int, device: str) -> None:
     from geopatch.demo import OPENS_ON, sample_gallery
-    from geopatch.estimator import GeoPatch
     from geopatch.server import Settings, serve
     from geopatch.server.start import check_installed
 
     settings = Settings(port=port)
     check_installed()
-    gallery = sample_gallery(out, click.echo, progress=True, device=device, steps=steps)
-    model = GeoPatch.load(out / "ecg-model", device=device)
-    serve(gallery, model, settings, started=lambda url: click.echo(f"open {url}/{OPENS_ON}"))
+    gallery = sample_gallery(out, click.echo, device=device)
+    serve(gallery, None, settings, device=device, started=lambda url: click.echo(f"open {url}/{OPENS_ON}"))
