@@ -17,7 +17,7 @@ from geopatch.kernels.bank import (
     copies,
     mix_count,
 )
-from geopatch.kernels.transform import features, span_features
+from geopatch.kernels.transform import window_features
 from geopatch.patches import WindowBatch
 from geopatch.scaffold import Scaffold, fixed_scaffold
 
@@ -58,10 +58,10 @@ class KernelHalf(nn.Module):
     def forward(self, windows: WindowBatch, scaffold: Scaffold) -> tuple[Tensor, Tensor]:
         """Unit vectors (B, D) and unit tokens (B, K, d) of windows, which come as `Encoder.patch` leaves them."""
         values = copies(resampled(windows, self.layout.length, self.config.channels), self.layout)
-        embedding = features(values, self.mixes, self.bias, self.layout) @ self.map - self.origin
         spans = token_spans(scaffold, windows.lengths, self.layout.length)
-        shares = span_features(values, self.mixes, self.bias, self.layout, *spans)
-        tokens = shares @ self.token_map - self.token_origin
+        shares, token_shares = window_features(values, self.mixes, self.bias, self.layout, *spans)
+        embedding = shares @ self.map - self.origin
+        tokens = token_shares @ self.token_map - self.token_origin
         return _unit(embedding), _unit(tokens) * scaffold.valid[..., None]
 
 

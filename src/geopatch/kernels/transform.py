@@ -23,6 +23,13 @@ def span_features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, s
     return _path(copies).span_features(copies, mixes, bias, layout, starts, stops)
 
 
+def window_features(
+    copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Both `features` and `span_features`, for little more than the former."""
+    return _path(copies).window_features(copies, mixes, bias, layout, starts, stops)
+
+
 def learn_bias(copies: Tensor, mixes: Tensor, layout: Layout) -> Tensor:
     """Biases (GROUPS, 84): quantiles of the responses to some windows, pooled."""
     levels = quantile_levels().to(copies.device)
