@@ -36,6 +36,8 @@ from geopatch.kernels.bank import (
 KERNELS = len(TRIPLES)
 LANES = 8  # places compared at a time; their bits are one byte
 WORD = 64  # places to a word of bits
+BYTES = 8  # to a word
+EVERY = np.uint64(2**64 - 1)
 LEAST_WORK = 2**14  # samples of a batch from which on a second thread pays
 ALL_GROUPS = tuple(range(GROUPS))
 
@@ -60,8 +62,8 @@ class Plan(NamedTuple):
     weights: Floats
     copy: Ints  # (GROUPS,)
     dilation: Ints  # (GROUPS,)
-    inner: Ints  # (GROUPS, 84)
-    counted: Words  # (GROUPS, 2, words) bits of the places that count: all, or the inner ones
+    outer: Words  # (GROUPS, 84) every bit where all places of a kernel count, none where only the inner ones do
+    counted: Words  # (GROUPS, words, 2) bits of all places, and of the inner ones
     sizes: Floats  # (GROUPS, 84) how many places count
 
 
@@ -117,11 +119,12 @@ def _plan(mixes: Tensor, layout: Layout) -> Plan:
     reach = TAPS // 2 * layout.dilation[:, None] * np.asarray([0, 1])  # (GROUPS, 2)
     time = np.arange(-(-layout.length // WORD) * WORD)
     counted = (time >= reach[..., None]) & (time < layout.length - reach[..., None])
-    bits = np.packbits(counted, axis=2, bitorder="little").view("<u8").astype(np.uint64)
-    inner = layout.inner.astype(np.int64)
-    sizes = (layout.length - 2 * reach[:, 1:] * inner).astype(np.float32)
+    packed = np.packbits(counted, axis=2, bitorder="little").view("<u8").astype(np.uint64)
+    bits = np.ascontiguousarray(packed.transpose(0, 2, 1))
+    outer = np.where(layout.inner, np.uint64(0), EVERY)
+    sizes = (layout.length - 2 * reach[:, 1:] * layout.inner).astype(np.float32)
     used = weights[group, mix, channel]
-    return Plan(places, np.ascontiguousarray(channel), used, layout.copy, layout.dilation, inner, bits, sizes)
+    return Plan(places, np.ascontiguousarray(channel), used, layout.copy, layout.dilation, outer, bits, sizes)
 
 
 def _array(tensor: Tensor) -> Floats:
@@ -141,17 +144,17 @@ def _in_parts(run: Callable[[slice], None], values: Floats) -> None:
 
 
 @intrinsic(prefer_literal=True)
-def _compare(typing: Any, place: Any, step: Any, bias: Any, bits: Any, stride: Any, first: Any, every: Any) -> Any:
+def _compare(typing: Any, place: Any, step: Any, bias: Any, bits: Any, first: Any, every: Any) -> Any:
     """Which of eight places of a row are above the bias, as one byte for each of the kernels first, first + every ...
 
-    Addresses: of the first tap of the first place, of the biases of a group, of the first kernel's byte; and the bytes
-    from one tap to the next and from one kernel's bits to the next's.
+    Addresses: of the first tap of the first place, of the biases of a group and of the first kernel's byte; `step` is
+    the bytes from one tap to the next.
     """
     kernels = range(first.literal_value, KERNELS, every.literal_value)
     vector, byte, lane = ir.VectorType(ir.FloatType(), LANES), ir.IntType(8), ir.IntType(32)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place, step, bias, bits, stride = arguments[:5]
+        place, step, bias, bits = arguments[:4]
 
         def address(start: Any, width: Any, count: int, kind: Any) -> Any:
             offset = builder.mul(width, ir.Constant(width.type, count))
@@ -166,19 +169,19 @@ def _compare(typing: Any, place: Any, step: Any, bias: Any, bits: Any, stride: A
         for tap in taps[1:]:
             total = builder.fadd(total, tap)
         sums = {(): builder.fneg(total)}
+        word = ir.Constant(bits.type, BYTES)
         tripled = [builder.fmul(tap, ir.Constant(vector, [3.0] * LANES)) for tap in taps]
-        four = ir.Constant(bias.type, 4)
         for kernel in kernels:
             triple = tuple(TRIPLES[kernel].tolist())
             for used in (1, 2, 3):
                 if triple[:used] not in sums:
                     sums[triple[:used]] = builder.fadd(sums[triple[: used - 1]], tripled[triple[used - 1]])
-            level = builder.load(address(bias, four, kernel, ir.FloatType()), align=4)
+            level = builder.load(address(bias, ir.Constant(bias.type, 4), kernel, ir.FloatType()), align=4)
             above = builder.fcmp_ordered(">", sums[triple], spread(level))
-            builder.store(builder.bitcast(above, byte), address(bits, stride, kernel, byte), align=1)
+            builder.store(builder.bitcast(above, byte), address(bits, word, kernel, byte), align=1)
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 5, first, every), generate
+    return types.void(*[types.intp] * 4, first, every), generate
 
 
 @intrinsic
@@ -210,82 +213,62 @@ def _mix(windows: Floats, b: int, group: int, mix: int, plan: Plan, row: Floats)
 
 @jit
 def _above(row: Floats, length: int, step: int, bias: Floats, mixes: int, mix: int, bits: Words) -> None:
-    """Bits (84, words) of the places of a row at which those kernels that read this sum are above their bias."""
-    place, levels, byte, stride = row.ctypes.data, bias.ctypes.data, bits.ctypes.data, 8 * bits.shape[1]
+    """Bits (words, 84) of the places of a row at which those kernels that read this sum are above their bias."""
+    place, levels, word = row.ctypes.data, bias.ctypes.data, bits.ctypes.data
     step *= 4
-    for _ in range((length + LANES - 1) // LANES):
+    for block in range((length + LANES - 1) // LANES):
+        byte = word + block // BYTES * (BYTES * KERNELS) + block % BYTES
         if mixes == 1:
-            _compare(place, step, levels, byte, stride, 0, 1)
+            _compare(place, step, levels, byte, 0, 1)
         elif mix == 0:
-            _compare(place, step, levels, byte, stride, 0, MIXES)
+            _compare(place, step, levels, byte, 0, MIXES)
         elif mix == 1:
-            _compare(place, step, levels, byte, stride, 1, MIXES)
+            _compare(place, step, levels, byte, 1, MIXES)
         elif mix == 2:
-            _compare(place, step, levels, byte, stride, 2, MIXES)
+            _compare(place, step, levels, byte, 2, MIXES)
         elif mix == 3:
-            _compare(place, step, levels, byte, stride, 3, MIXES)
+            _compare(place, step, levels, byte, 3, MIXES)
         elif mix == 4:
-            _compare(place, step, levels, byte, stride, 4, MIXES)
+            _compare(place, step, levels, byte, 4, MIXES)
         else:
-            _compare(place, step, levels, byte, stride, 5, MIXES)
+            _compare(place, step, levels, byte, 5, MIXES)
         place += 4 * LANES
-        byte += 1
 
 
 @jit
-def _share(bits: Words, counted: Words, inner: Ints, sizes: Floats, counts: Ints, out: Floats) -> None:
+def _share(bits: Words, counted: Words, outer: Words, sizes: Floats, counts: Words, out: Floats) -> None:
     """The share of the places that count at which each kernel is above its bias."""
+    counts[:] = 0
+    for word in range(len(counted)):
+        whole, inner, row = counted[word, 0], counted[word, 1], bits[word]
+        for kernel in range(KERNELS):
+            counts[kernel] += _ones(row[kernel] & (inner | (whole & outer[kernel])))
     for kernel in range(KERNELS):
-        count, mask = np.uint64(0), counted[inner[kernel]]
-        for word in range(len(mask)):
-            count += _ones(bits[kernel, word] & mask[word])
-        counts[0, kernel] = np.int32(count)
-    for kernel in range(KERNELS):
-        out[kernel] = np.float32(counts[0, kernel]) / sizes[kernel]
+        out[kernel] = np.float32(np.int32(counts[kernel])) / sizes[kernel]
 
 
 @jit
-def _span_shares(bits: Words, words: Ints, masks: Words, sizes: Floats, before: Words, counts: Ints, out: Floats) -> None:
-    """Shares (K, 84) of the places of spans, from the word that each end lies in and its bits before that end."""
-    for kernel in range(KERNELS):
-        row, count = bits[kernel], np.uint64(0)
-        for word in range(len(before)):
-            before[word] = count
-            count += _ones(row[word])
-        for span in range(len(words)):
-            start, stop = words[span, 0], words[span, 1]
-            upper = before[stop] + _ones(row[stop] & masks[span, 1])
-            lower = before[start] + _ones(row[start] & masks[span, 0])
-            counts[span, kernel] = np.int32(upper - lower)
-    for span in range(len(words)):
-        shares, size = out[span], sizes[span]
+def _span_share(bits: Words, start: int, stop: int, counts: Words, out: Floats) -> None:
+    """The share of the places of a span at which each kernel is above its bias."""
+    counts[:] = 0
+    for word in range(start // WORD, (stop - 1) // WORD + 1):
+        first, last, row = max(start - word * WORD, 0), min(stop - word * WORD, WORD) - 1, bits[word]
+        mask = (EVERY << np.uint64(first)) & (EVERY >> np.uint64(WORD - 1 - last))
         for kernel in range(KERNELS):
-            shares[kernel] = np.float32(counts[span, kernel]) / size
+            counts[kernel] += _ones(row[kernel] & mask)
+    size = np.float32(stop - start)
+    for kernel in range(KERNELS):
+        out[kernel] = np.float32(np.int32(counts[kernel])) / size
 
 
 @jit
 def _count_all(
-    windows: Floats,
-    plan: Plan,
-    bias: Floats,
-    groups: Ints,
-    tokens: Ints,
-    ends: Ints,
-    shares: Floats,
-    spans: Floats,
+    windows: Floats, plan: Plan, bias: Floats, groups: Ints, tokens: Ints, ends: Ints, shares: Floats, spans: Floats
 ) -> None:
-    length, mixes, count = windows.shape[3], plan.places.shape[1], ends.shape[1]
-    width = plan.counted.shape[2]
-    row = np.zeros(2 * WORD * width, np.float32)
-    bits, before = np.zeros((KERNELS, width + 1), np.uint64), np.zeros(width + 1, np.uint64)
-    words, masks = np.zeros((count, 2), np.int64), np.zeros((count, 2), np.uint64)
-    sizes, counts = np.zeros(count, np.float32), np.zeros((max(count, 1), KERNELS), np.int32)
+    length, mixes, words = windows.shape[3], plan.places.shape[1], plan.counted.shape[1]
+    row = np.zeros(2 * WORD * words, np.float32)
+    bits, counts = np.zeros((words, KERNELS), np.uint64), np.zeros(KERNELS, np.uint64)
     for b in range(windows.shape[0]):
-        for span in range(count):
-            sizes[span] = np.float32(ends[b, span, 1] - ends[b, span, 0])
-            for end in range(2):
-                words[span, end] = ends[b, span, end] // WORD
-                masks[span, end] = (np.uint64(1) << np.uint64(ends[b, span, end] % WORD)) - np.uint64(1)
         for g in range(len(groups)):
             group, token = groups[g], tokens[g]
             for mix in range(mixes):
@@ -293,7 +276,8 @@ def _count_all(
                 _above(row, length, plan.dilation[group], bias[group], mixes, mix, bits)
             if shares.shape[1]:
                 out = shares[b, group * KERNELS : (group + 1) * KERNELS]
-                _share(bits, plan.counted[group], plan.inner[group], plan.sizes[group], counts, out)
-            if token >= 0 and count:
-                part = spans[b, :, token * KERNELS : (token + 1) * KERNELS]
-                _span_shares(bits, words, masks, sizes, before, counts, part)
+                _share(bits, plan.counted[group], plan.outer[group], plan.sizes[group], counts, out)
+            if token >= 0:
+                for span in range(ends.shape[1]):
+                    part = spans[b, span, token * KERNELS : (token + 1) * KERNELS]
+                    _span_share(bits, ends[b, span, 0], ends[b, span, 1], counts, part)
