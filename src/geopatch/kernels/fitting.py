@@ -22,6 +22,7 @@ RANK = 1024  # leading directions of the features in which moments are kept
 VIEWS = 48_000  # of all windows together; fewer leave the covariance of drift badly known
 MIN_VIEWS, MAX_VIEWS = 2, 256  # of a window
 SAMPLE_WINDOWS, SAMPLE_VIEWS = 1024, 2048  # that scales, biases and the leading directions come from
+TOKEN_WINDOWS = 256  # of the sample, that scales of tokens come from
 TOKEN_VIEWS = 2_000
 BATCH_VIEWS = 1024  # in memory at a time
 LEAST_SPREAD = 1e-3  # of a feature: a hundredth of a place in ten windows
@@ -73,7 +74,7 @@ class KernelFit:
             seen = views.draw(batch, count)
             values = copies(seen.windows.values.transpose(1, 2).contiguous(), half.layout)
             shares = features(values, half.mixes, half.bias, half.layout)
-            placed = ((shares - self.mean) / self.scale) @ self.basis
+            placed = shares.sub_(self.mean).div_(self.scale) @ self.basis
             own = None if labels is None else labels[index].to(placed.device)
             self.moments.add(placed.unflatten(0, (len(batch), count)), own)
             self.add_tokens(half, batch, seen, values, count, min(TOKEN_VIEWS / (count * len(windows)), 1.0))
@@ -172,10 +173,11 @@ def start(
     mean, scale = prior.features.blended(*centre_and_scale(shares), len(batch))
     count = min(max(SAMPLE_VIEWS // len(batch), MIN_VIEWS), MAX_VIEWS)
     parts = [views.draw(rows, count).windows for rows in _batches(batch, max(BATCH_VIEWS // count, 1))]
-    samples = torch.cat([half_features(half, part) for part in parts])
-    basis = leading_basis(_with_prior((samples - mean) / scale, prior.features, scale, len(batch)), RANK)
-    scaffold = half.scaffold(batch.lengths)
-    spans = token_spans(scaffold, batch.lengths, half.layout.length)
+    samples = torch.cat([half_features(half, part) for part in parts]).sub_(mean).div_(scale)
+    basis = leading_basis(_with_prior(samples, prior.features, scale, len(batch)), RANK)
+    lengths, clean = batch.lengths[:TOKEN_WINDOWS], clean[:TOKEN_WINDOWS]
+    scaffold = half.scaffold(lengths)
+    spans = token_spans(scaffold, lengths, half.layout.length)
     tokens = span_features(clean, half.mixes, half.bias, half.layout, *spans)[scaffold.valid]
     token_mean, token_scale = prior.tokens.blended(*centre_and_scale(tokens), len(batch))
     return KernelFit(
@@ -212,10 +214,10 @@ def blend(
 
 
 def _with_prior(samples: Tensor, prior: FeaturePrior, scale: Tensor, windows: int) -> Tensor:
-    """Samples (M, F), and beside them the directions that the prior knows, each as strong as in the blend."""
+    """Samples (M, F), which are changed, and beside them the directions that the prior knows, each as strong as in the blend."""
     ratio, known = prior.scale.to(scale) / scale, PRIOR_WINDOWS / (windows + PRIOR_WINDOWS)
     factors = [part.factor.to(scale) * ratio[:, None] for part in (prior.drift, prior.between)]
-    own = samples * ((1 - known) / len(samples)) ** 0.5
+    own = samples.mul_(((1 - known) / len(samples)) ** 0.5)
     return torch.cat([own, *((known**0.5 * factor).mT for factor in factors)])
 
 

@@ -6,6 +6,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,7 +37,7 @@ def learn_bias(copies: Tensor, mixes: Tensor, layout: Layout) -> Tensor:
     bias = torch.empty(GROUPS, len(TRIPLES), device=copies.device)
     for group in range(GROUPS):
         pooled = torch_transform.responses(copies[:BIAS_WINDOWS], mixes, layout, group).transpose(0, 1).flatten(1)
-        ranked = pooled.sort(1).values
+        ranked = torch.from_numpy(np.sort(pooled.numpy())) if pooled.device.type == "cpu" else pooled.sort(1).values
         place = (levels[group] * (ranked.shape[1] - 1)).long()
         bias[group] = ranked.gather(1, place[:, None]).squeeze(1)
     return bias
