@@ -25,6 +25,8 @@ def as_values(values: npt.ArrayLike, id: str) -> Values:
     raw = as_array(values, id)
     if raw.ndim == 1:
         raw = raw[:, None]
+    if raw.dtype == np.float32:
+        return np.ascontiguousarray(raw)
     if raw.dtype.kind == "c":
         raise SignalError(f"signal {id!r}: expected real numbers, got complex. Complex data not supported")
     if raw.dtype.kind in "OUS":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -65,12 +65,10 @@ class Signal:
     record: str = ""
     start_s: float = 0.0
     anchors: Anchors | None = None
-    observed: npt.NDArray[np.bool_] = field(init=False)  # (T, C)
 
     def __post_init__(self) -> None:
         values = as_values(self.values, self.id)
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "observed", ~np.isnan(values))
         object.__setattr__(self, "channels", tuple(self.channels))
         if self.anchors is not None:
             object.__setattr__(self, "anchors", sorted_anchors(self.anchors, self.id))
@@ -117,6 +115,11 @@ class Signal:
         Signal('a', 3 samples at 10 Hz, 1 channel)
         """
         return cls(as_array(values, id), id=id, rate_hz=rate_hz, channels=tuple(channels), anchors=anchors)
+
+    @property
+    def observed(self) -> npt.NDArray[np.bool_]:
+        """Which values (T, C) were measured."""
+        return ~np.isnan(self.values)
 
     @property
     def length(self) -> int:
@@ -307,12 +310,13 @@ def _check(signal: Signal) -> None:
     values, id = signal.values, signal.id
     if values.ndim != 2 or 0 in values.shape:
         raise SignalError(f"signal {id!r}: expected values (T, C) with T, C >= 1, got shape {values.shape}")
-    if np.isinf(values).any():
+    finite = np.count_nonzero(np.isfinite(values))
+    if finite < values.size and np.isinf(values).any():
         raise SignalError(
             f"signal {id!r} contains inf at sample {int(np.argwhere(np.isinf(values))[0, 0])}; "
             "infinity is no measurement: use NaN for what is missing"
         )
-    if not signal.observed.any():
+    if not finite:
         raise SignalError(f"signal {id!r} is all NaN; give at least one measured sample or leave the signal out")
     if signal.rate_hz is not None and not signal.rate_hz > 0:
         raise SignalError(f"signal {id!r}: expected rate_hz > 0, got {signal.rate_hz}")

@@ -17,11 +17,12 @@ from geopatch.kernels.bank import (
     copies,
     mix_count,
 )
-from geopatch.kernels.transform import features, span_features
+from geopatch.kernels.transform import window_features
 from geopatch.patches import WindowBatch
 from geopatch.scaffold import Scaffold, fixed_scaffold
 
 EPSILON = 1e-12
+PART = 2**14  # samples a thread takes at a time: features of many windows are memory that has to be had first
 COARSE = 1.5  # samples a place of the resampled window, from which on a place is a mean and not a reading
 
 
@@ -57,12 +58,19 @@ class KernelHalf(nn.Module):
 
     def forward(self, windows: WindowBatch, scaffold: Scaffold) -> tuple[Tensor, Tensor]:
         """Unit vectors (B, D) and unit tokens (B, K, d) of windows, which come as `Encoder.patch` leaves them."""
-        values = copies(resampled(windows, self.layout.length, self.config.channels), self.layout)
-        embedding = features(values, self.mixes, self.bias, self.layout) @ self.map - self.origin
-        spans = token_spans(scaffold, windows.lengths, self.layout.length)
-        shares = span_features(values, self.mixes, self.bias, self.layout, *spans)
-        tokens = shares @ self.token_map - self.token_origin
-        return _unit(embedding), _unit(tokens) * scaffold.valid[..., None]
+        values = resampled(windows, self.layout.length, self.config.channels)
+        starts, stops = token_spans(scaffold, windows.lengths, self.layout.length)
+        size = (
+            max(PART * torch.get_num_threads() // self.layout.length, 1) if values.device.type == "cpu" else len(values)
+        )
+        parts = zip(values.split(size), starts.split(size), stops.split(size), strict=True)
+        embedding, tokens = zip(*(self._mapped(*part) for part in parts), strict=True)
+        return _unit(torch.cat(embedding)), _unit(torch.cat(tokens)) * scaffold.valid[..., None]
+
+    def _mapped(self, values: Tensor, starts: Tensor, stops: Tensor) -> tuple[Tensor, Tensor]:
+        held = copies(values, self.layout)
+        shares, token_shares = window_features(held, self.mixes, self.bias, self.layout, starts, stops)
+        return shares @ self.map - self.origin, token_shares @ self.token_map - self.token_origin
 
 
 def _unit(vectors: Tensor) -> Tensor:

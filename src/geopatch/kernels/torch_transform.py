@@ -41,41 +41,73 @@ def mix(windows: Tensor, mixes: Tensor) -> Tensor:
 
 def features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
     """Shares (B, FEATURES) of places at which a response exceeds its bias."""
+<<<<<<< HEAD
     return torch.cat([_features(part, mixes, bias, layout) for part in copies.split(_chunk(copies, layout))])
 
 
 def _features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
     inner = torch.from_numpy(layout.inner).to(copies.device)
+=======
+>>>>>>> fast
     shares = []
-    for group in range(GROUPS):
-        above = responses(copies, mixes, layout, group) > bias[group, :, None]
-        reach = (TAPS // 2) * int(layout.dilation[group])
-        share = _share(above)
-        if layout.inner[group].any():
-            share = torch.where(inner[group], _share(above[..., reach : layout.length - reach]), share)
-        shares.append(share)
-    return torch.cat(shares, 1)
+    for part in copies.split(_chunk(layout)):
+        groups = (_above(part, mixes, bias, layout, group) for group in range(GROUPS))
+        shares.append(torch.cat([_in_window(above, layout, group) for group, above in enumerate(groups)], 1))
+    return torch.cat(shares)
 
 
 def span_features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor) -> Tensor:
     """Shares (B, K, TOKEN_FEATURES) inside spans from starts to stops (B, K), in samples."""
+<<<<<<< HEAD
     chunk = _chunk(copies, layout)
     parts = zip(copies.split(chunk), starts.split(chunk), stops.split(chunk), strict=True)
     return torch.cat([_span_features(part, mixes, bias, layout, *spans) for part, *spans in parts])
+=======
+    chunk, shares = _chunk(layout), []
+    for part, *spans in zip(copies.split(chunk), starts.split(chunk), stops.split(chunk), strict=True):
+        groups = (_above(part, mixes, bias, layout, group) for group in TOKEN_GROUPS)
+        shares.append(torch.cat([_in_spans(above, *spans) for above in groups], 2))
+    return torch.cat(shares)
+>>>>>>> fast
 
 
-def _span_features(
+def window_features(
     copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor
-) -> Tensor:
-    size = (stops - starts).float()[:, None]
-    shares = []
-    for group in TOKEN_GROUPS:
-        above = responses(copies, mixes, layout, group) > bias[group, :, None]
-        count = F.pad(above.int().cumsum(2, dtype=torch.int32), (1, 0))  # (B, 84, T + 1)
-        ends = (places[:, None].expand(-1, count.shape[1], -1) for places in (stops, starts))
-        upper, lower = (count.gather(2, places) for places in ends)
-        shares.append((upper - lower) / size)  # (B, 84, K)
-    return torch.cat(shares, 1).transpose(1, 2)
+) -> tuple[Tensor, Tensor]:
+    """Both `features` and `span_features`."""
+    chunk, shares, tokens = _chunk(layout), [], []
+    for part, *spans in zip(copies.split(chunk), starts.split(chunk), stops.split(chunk), strict=True):
+        whole, inside = [], []
+        for group in range(GROUPS):
+            above = _above(part, mixes, bias, layout, group)
+            whole.append(_in_window(above, layout, group))
+            if group in TOKEN_GROUPS:
+                inside.append(_in_spans(above, *spans))
+        shares.append(torch.cat(whole, 1))
+        tokens.append(torch.cat(inside, 2))
+    return torch.cat(shares), torch.cat(tokens)
+
+
+def _above(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, group: int) -> Tensor:
+    return responses(copies, mixes, layout, group) > bias[group, :, None]  # (B, 84, T)
+
+
+def _in_window(above: Tensor, layout: Layout, group: int) -> Tensor:
+    """Shares (B, 84) of all places, or of the inner ones."""
+    share = _share(above)
+    if not layout.inner[group].any():
+        return share
+    reach = (TAPS // 2) * int(layout.dilation[group])
+    inner = torch.from_numpy(layout.inner[group]).to(above.device)
+    return torch.where(inner, _share(above[..., reach : layout.length - reach]), share)
+
+
+def _in_spans(above: Tensor, starts: Tensor, stops: Tensor) -> Tensor:
+    """Shares (B, K, 84) of the places of spans."""
+    count = F.pad(above.int().cumsum(2, dtype=torch.int32), (1, 0))  # (B, 84, T + 1)
+    ends = (places[:, None].expand(-1, count.shape[1], -1) for places in (stops, starts))
+    upper, lower = (count.gather(2, places) for places in ends)
+    return ((upper - lower) / (stops - starts).float()[:, None]).transpose(1, 2)
 
 
 def _share(above: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,13 +26,20 @@ def span_features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, s
     return shares
 
 
+def window_features(
+    copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Both `features` and `span_features`, for little more than the former."""
+    return _path(copies).window_features(copies, mixes, bias, layout, starts, stops)
+
+
 def learn_bias(copies: Tensor, mixes: Tensor, layout: Layout) -> Tensor:
     """Biases (GROUPS, 84): quantiles of the responses to some windows, pooled."""
     levels = quantile_levels().to(copies.device)
     bias = torch.empty(GROUPS, len(TRIPLES), device=copies.device)
     for group in range(GROUPS):
         pooled = torch_transform.responses(copies[:BIAS_WINDOWS], mixes, layout, group).transpose(0, 1).flatten(1)
-        ranked = pooled.sort(1).values
+        ranked = torch.from_numpy(np.sort(pooled.numpy())) if pooled.device.type == "cpu" else pooled.sort(1).values
         place = (levels[group] * (ranked.shape[1] - 1)).long()
         bias[group] = ranked.gather(1, place[:, None]).squeeze(1)
     return bias
