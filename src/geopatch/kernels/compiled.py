@@ -236,89 +236,6 @@ def _above(row: Floats, length: int, step: int, bias: Floats, mixes: int, mix: i
 
 
 @jit
-<<<<<<< HEAD
-def _add(base: Floats, tripled: Floats, place: int, total: Floats) -> None:
-    tap = tripled[place:]
-    for t in range(len(total)):
-        total[t] = base[t] + tap[t]
-
-
-@jit
-def _count(one: Floats, tripled: Floats, second: int, third: int, bias: float) -> Any:
-    """At how many places a response exceeds its bias."""
-    left, right = tripled[second:], tripled[third:]
-    count = np.uint32(0)
-    for t in range(len(one)):
-        count = np.uint32(count + np.uint32(one[t] + left[t] + right[t] > bias))
-    return count
-
-
-@jit
-def _features(windows: Floats, plan: Plan, bias: Floats, rows: Floats, out: Floats) -> None:
-    length, mixes = windows.shape[3], plan.places.shape[1]
-    width = (length + LANES - 1) // LANES * LANES
-    row, tripled, base, one = rows[0], rows[1], rows[2, :width], rows[3, :width]
-    never = np.float32(-np.inf)  # above a bias
-    for b in range(windows.shape[0]):
-        for group in range(GROUPS):
-            step = plan.dilation[group]
-            reach = TAPS // 2 * step
-            mix, cut, tap = -1, 0, -1
-            for turn in range(KERNELS):
-                kernel = plan.order[group, turn]
-                if kernel % mixes != mix:
-                    mix, cut, tap = kernel % mixes, 0, -1
-                    _mix(windows, b, group, mix, plan, row)
-                    _taps(row, step, tripled, base)
-                    _fill(base, length, width, never)
-                if plan.inner[group, kernel] != cut:
-                    cut, tap = 1, -1
-                    _fill(base, 0, reach, never)
-                    _fill(base, length - reach, length, never)
-                if TRIPLES[kernel, 0] != tap:
-                    tap = TRIPLES[kernel, 0]
-                    _add(base, tripled, tap * step, one)
-                count = _count(one, tripled, TRIPLES[kernel, 1] * step, TRIPLES[kernel, 2] * step, bias[group, kernel])
-                out[b, group * KERNELS + kernel] = np.float32(count) / np.float32(length - 2 * reach * cut)
-
-
-@jit
-def _above(one: Floats, tripled: Floats, second: int, third: int, bias: float, above: Bytes) -> None:
-    left, right = tripled[second:], tripled[third:]
-    for t in range(len(one)):
-        above[t] = one[t] + left[t] + right[t] > bias
-
-
-@jit
-def _pack(above: Words, kernel: int, bits: Words) -> None:
-    """Bytes of 0 or 1, eight to a word, as bits (words, 84): bit v of byte s is place v S + s, of S bytes in all."""
-    words = len(bits)
-    for word in range(words):
-        packed = above[word]
-        for v in range(1, 8):
-            packed |= above[v * words + word] << np.uint64(v)
-        bits[word, kernel] = packed
-
-
-@jit
-def _mark(start: int, stop: int, above: Bytes) -> None:
-    for t in range(len(above)):
-        above[t] = start <= t < stop
-
-
-@jit
-def _ones(word: Any) -> Any:
-    """Bits set in 64; compilers know this form."""
-    word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return (word * np.uint64(0x0101010101010101)) >> np.uint64(56)
-
-
-@jit
-def _share(bits: Words, masks: Words, span: int, size: int, counts: Words, out: Floats) -> None:
-    """The share of a span of `size` places at which each of the 84 kernels is above its bias."""
-=======
 def _share(bits: Words, counted: Words, outer: Words, sizes: Floats, counts: Words, out: Floats) -> None:
     """The share of the places that count at which each kernel is above its bias."""
     counts[:] = 0
@@ -326,7 +243,6 @@ def _share(bits: Words, counted: Words, outer: Words, sizes: Floats, counts: Wor
         whole, inner, row = counted[word, 0], counted[word, 1], bits[word]
         for kernel in range(KERNELS):
             counts[kernel] += _ones(row[kernel] & (inner | (whole & outer[kernel])))
->>>>>>> fast
     for kernel in range(KERNELS):
         out[kernel] = np.float32(np.int32(counts[kernel])) / sizes[kernel]
 

@@ -173,20 +173,12 @@ def start(
     prior, known = general_prior(), known_share(len(windows), half.config.prior_windows)
     mean, scale = prior.features.blended(*centre_and_scale(shares), known)
     count = min(max(SAMPLE_VIEWS // len(batch), MIN_VIEWS), MAX_VIEWS)
-<<<<<<< HEAD
     parts = [views.draw(rows, count).windows for rows in _batches(batch, max(batch_views(half) // count, 1))]
-    samples = torch.cat([half_features(half, part) for part in parts])
-    basis = leading_basis(_with_prior((samples - mean) / scale, prior.features, scale, known), RANK)
-    scaffold = half.scaffold(batch.lengths)
-    spans = token_spans(scaffold, batch.lengths, half.layout.length)
-=======
-    parts = [views.draw(rows, count).windows for rows in _batches(batch, max(BATCH_VIEWS // count, 1))]
     samples = torch.cat([half_features(half, part) for part in parts]).sub_(mean).div_(scale)
-    basis = leading_basis(_with_prior(samples, prior.features, scale, len(batch)), RANK)
+    basis = leading_basis(_with_prior(samples, prior.features, scale, known), RANK)
     lengths, clean = batch.lengths[:TOKEN_WINDOWS], clean[:TOKEN_WINDOWS]
     scaffold = half.scaffold(lengths)
     spans = token_spans(scaffold, lengths, half.layout.length)
->>>>>>> fast
     tokens = span_features(clean, half.mixes, half.bias, half.layout, *spans)[scaffold.valid]
     token_mean, token_scale = prior.tokens.blended(*centre_and_scale(tokens), known)
     return KernelFit(
@@ -226,17 +218,11 @@ def blend(
     return drift, (1 - known) * moments.between() + known * prior.between.within(basis, ratio)
 
 
-<<<<<<< HEAD
 def _with_prior(samples: Tensor, prior: FeaturePrior, scale: Tensor, known: float) -> Tensor:
     """Samples (M, F), and beside them the directions that the prior knows, each as strong as in the blend."""
     if not known:
         return samples
     ratio = prior.scale.to(scale) / scale
-=======
-def _with_prior(samples: Tensor, prior: FeaturePrior, scale: Tensor, windows: int) -> Tensor:
-    """Samples (M, F), which are changed, and beside them the directions that the prior knows, each as strong as in the blend."""
-    ratio, known = prior.scale.to(scale) / scale, PRIOR_WINDOWS / (windows + PRIOR_WINDOWS)
->>>>>>> fast
     factors = [part.factor.to(scale) * ratio[:, None] for part in (prior.drift, prior.between)]
     own = samples.mul_(((1 - known) / len(samples)) ** 0.5)
     return torch.cat([own, *((known**0.5 * factor).mT for factor in factors)])

@@ -41,16 +41,8 @@ def mix(windows: Tensor, mixes: Tensor) -> Tensor:
 
 def features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
     """Shares (B, FEATURES) of places at which a response exceeds its bias."""
-<<<<<<< HEAD
-    return torch.cat([_features(part, mixes, bias, layout) for part in copies.split(_chunk(copies, layout))])
-
-
-def _features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Tensor:
-    inner = torch.from_numpy(layout.inner).to(copies.device)
-=======
->>>>>>> fast
     shares = []
-    for part in copies.split(_chunk(layout)):
+    for part in copies.split(_chunk(copies, layout)):
         groups = (_above(part, mixes, bias, layout, group) for group in range(GROUPS))
         shares.append(torch.cat([_in_window(above, layout, group) for group, above in enumerate(groups)], 1))
     return torch.cat(shares)
@@ -58,24 +50,18 @@ def _features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout) -> Te
 
 def span_features(copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor) -> Tensor:
     """Shares (B, K, TOKEN_FEATURES) inside spans from starts to stops (B, K), in samples."""
-<<<<<<< HEAD
-    chunk = _chunk(copies, layout)
-    parts = zip(copies.split(chunk), starts.split(chunk), stops.split(chunk), strict=True)
-    return torch.cat([_span_features(part, mixes, bias, layout, *spans) for part, *spans in parts])
-=======
-    chunk, shares = _chunk(layout), []
+    chunk, shares = _chunk(copies, layout), []
     for part, *spans in zip(copies.split(chunk), starts.split(chunk), stops.split(chunk), strict=True):
         groups = (_above(part, mixes, bias, layout, group) for group in TOKEN_GROUPS)
         shares.append(torch.cat([_in_spans(above, *spans) for above in groups], 2))
     return torch.cat(shares)
->>>>>>> fast
 
 
 def window_features(
     copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Both `features` and `span_features`."""
-    chunk, shares, tokens = _chunk(layout), [], []
+    chunk, shares, tokens = _chunk(copies, layout), [], []
     for part, *spans in zip(copies.split(chunk), starts.split(chunk), stops.split(chunk), strict=True):
         whole, inside = [], []
         for group in range(GROUPS):
