@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,7 +47,9 @@ def signals_of(root: Path) -> Iterator[tuple[str, list[Signal]]]:
 
 
 def write_windows(root: Path, path: Path) -> None:
-    arrays = {f"{name} {n}": signal.values for name, signals in signals_of(root) for n, signal in enumerate(signals)}
+    arrays: dict[str, Any] = {
+        f"{name} {n}": signal.values for name, signals in signals_of(root) for n, signal in enumerate(signals)
+    }
     np.savez_compressed(path, **arrays)
 
 
@@ -153,10 +156,9 @@ def pooled(parts: list[Tensor]) -> tuple[Tensor, Tensor]:
 
 def general_bias(signals: list[Signal], device: str) -> Tensor:
     """Biases for windows of any set, each brought to mean 0 and spread 1."""
-    from geopatch.kernels import transform
-
-    transform.BIAS_WINDOWS = len(signals)
-    return scaled(signals, "zscore", device)[0].bias
+    half, batch = scaled(signals, "zscore", device)
+    values = copies(batch.values.transpose(1, 2).contiguous(), half.layout)
+    return learn_bias(values, half.mixes, half.layout, len(signals))
 
 
 if __name__ == "__main__":

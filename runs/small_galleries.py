@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import mean
 
 import numpy as np
+import numpy.typing as npt
 from filelock import FileLock
 from side_by_side import add_flags, side_by_side
 
@@ -64,7 +65,7 @@ def run(job: Job, packs: Path, device: str) -> Iterator[Row]:
         yield from evaluate(trained, queries, gallery=gallery)
 
 
-def part(windows: Collection, places: Sequence[int], name: str) -> Collection:
+def part(windows: Collection, places: npt.NDArray[np.int64], name: str) -> Collection:
     assert windows.labels is not None
     return Collection(name, tuple(windows.signals[int(n)] for n in places), windows.labels[places])
 

@@ -24,7 +24,8 @@ from geopatch_lab.study.compare import average_ranks, bootstrap, critical_differ
 from geopatch_lab.study.cost import Cost, Growth, growths, mflop, read_cost, write_cost
 from geopatch_lab.study.figures import draw_all
 from geopatch_lab.study.jobs import POOL_METHODS
-from geopatch_lab.study.report import compact, main, page, write_report, write_rows
+from geopatch_lab.study.report import main, page, write_report
+from geopatch_lab.study.row_file import compact, write_rows
 from geopatch_lab.study.scores import Condition, StudyScores, amplitude_of, method_of
 from geopatch_lab.study.sets import POOL, ROBUSTNESS, UEA, target_of
 from geopatch_lab.study.theory import read_stability

@@ -28,7 +28,8 @@ from geopatch_lab.study.jobs import QUICK as SMALL_SCOPE
 from geopatch_lab.study.jobs import STABILITY, WHOLE, Job, jobs, write_jobs
 from geopatch_lab.study.journal import Journal, entries_of, left, merged
 from geopatch_lab.study.pack import write_pack
-from geopatch_lab.study.report import main, page, write_report, write_rows
+from geopatch_lab.study.report import main, page, write_report
+from geopatch_lab.study.row_file import write_rows
 from geopatch_lab.study.rules import spread
 from geopatch_lab.study.run import Workspace, run
 from geopatch_lab.study.statements import STATEMENTS, Statement, statement_parts, statements_table

@@ -143,7 +143,7 @@ def _in_parts(run: Callable[[slice], None], values: Floats) -> None:
         list(pool.map(run, map(slice, ends[:-1], ends[1:])))
 
 
-@intrinsic(prefer_literal=True)
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def _compare(typing: Any, place: Any, step: Any, bias: Any, bits: Any, first: Any, every: Any) -> Any:
     """Which of eight places of a row are above the bias, as one byte for each of the kernels first, first + every ...
 
@@ -184,7 +184,7 @@ def _compare(typing: Any, place: Any, step: Any, bias: Any, bits: Any, first: An
     return types.void(*[types.intp] * 4, first, every), generate
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def _ones(typing: Any, word: Any) -> Any:
     """Bits set in a word."""
 

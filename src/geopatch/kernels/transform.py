@@ -30,15 +30,16 @@ def window_features(
     copies: Tensor, mixes: Tensor, bias: Tensor, layout: Layout, starts: Tensor, stops: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Both `features` and `span_features`, for little more than the former."""
-    return _path(copies).window_features(copies, mixes, bias, layout, starts, stops)
+    both: tuple[Tensor, Tensor] = _path(copies).window_features(copies, mixes, bias, layout, starts, stops)
+    return both
 
 
-def learn_bias(copies: Tensor, mixes: Tensor, layout: Layout) -> Tensor:
+def learn_bias(copies: Tensor, mixes: Tensor, layout: Layout, windows: int = BIAS_WINDOWS) -> Tensor:
     """Biases (GROUPS, 84): quantiles of the responses to some windows, pooled."""
     levels = quantile_levels().to(copies.device)
     bias = torch.empty(GROUPS, len(TRIPLES), device=copies.device)
     for group in range(GROUPS):
-        pooled = torch_transform.responses(copies[:BIAS_WINDOWS], mixes, layout, group).transpose(0, 1).flatten(1)
+        pooled = torch_transform.responses(copies[:windows], mixes, layout, group).transpose(0, 1).flatten(1)
         ranked = torch.from_numpy(np.sort(pooled.numpy())) if pooled.device.type == "cpu" else pooled.sort(1).values
         place = (levels[group] * (ranked.shape[1] - 1)).long()
         bias[group] = ranked.gather(1, place[:, None]).squeeze(1)

@@ -18,7 +18,8 @@ from geopatch_lab.study.cost import Cost, growths, mflop, read_cost, write_cost
 from geopatch_lab.study.jobs import PARTS, QUICK, WHOLE, Job, Scope, jobs, write_jobs
 from geopatch_lab.study.journal import Journal, entries_of, merged
 from geopatch_lab.study.pack import write_packs
-from geopatch_lab.study.report import SMALL, compact, failures, write_report, write_rows
+from geopatch_lab.study.report import SMALL, failures, write_report
+from geopatch_lab.study.row_file import compact, write_rows
 from geopatch_lab.study.run import Workspace, run, usable_device
 from geopatch_lab.study.sets import FULL as ALL_WINDOWS
 from geopatch_lab.study.sets import QUICK as QUICK_WINDOWS

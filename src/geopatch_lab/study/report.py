@@ -7,10 +7,7 @@ python -m geopatch_lab.study.report --rows results/study.jsonl.gz --cost results
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from geopatch import plot
@@ -21,17 +18,14 @@ from geopatch_lab.plot.stability import FIGURES as THEORY_FIGURES
 from geopatch_lab.stability.finding import FAILED, StabilityRow
 from geopatch_lab.study import tables
 from geopatch_lab.study.claims import claims_table, tally
-from geopatch_lab.study.classification import PROTOCOL
 from geopatch_lab.study.cost import Cost, read_cost
 from geopatch_lab.study.figures import draw_all
 from geopatch_lab.study.jobs import BATCH, STEPS, WHOLE
-from geopatch_lab.study.journal import Journal
+from geopatch_lab.study.row_file import added
 from geopatch_lab.study.scores import WARPED, StudyScores
 from geopatch_lab.study.sets import UEA, UEA_MISSING, UNSEEN
 from geopatch_lab.study.statements import statements_table
 from geopatch_lab.study.theory import read_stability
-
-DIGITS = 5
 
 INTRODUCTION = """# Results of the study
 
@@ -277,40 +271,6 @@ def write_report(
     with atomic_file(path) as partial:
         partial.write_text(page(rows, cost, reasons, drawn, place, note, stability), encoding="utf-8")
     return drawn
-
-
-def compact(rows: Sequence[Row]) -> list[Row]:
-    """Rows without what tables do not need: classes one by one, and more digits than matter."""
-    compacted: list[Row] = []
-    for row in rows:
-        scores = {name: round(value, DIGITS) for name, value in row.scores.items()}
-        short = replace(row, per_class={}, scores=scores, peak_memory_mb=None)
-        compacted.append(replace(short, fit_s=round(row.fit_s, 2), encode_s=round(row.encode_s, 3)))
-    return compacted
-
-
-def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Packed: the same rows are the same bytes."""
-    text = "".join(_line(row) + "\n" for row in rows)
-    with atomic_file(path) as partial:
-        partial.write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
-
-
-def added(path: Path, folders: Sequence[Path]) -> None:
-    """Put the rows of more jobs into a file of rows, in the place of those of the same method, set, target and seed."""
-    ended = [entry for folder in folders for entry in Journal(folder).entries().values() if not entry.reason]
-    more = compact([row for entry in ended for row in entry.rows])
-    replaced = {_fit_of(row) for row in more}
-    write_rows(path, [*(row for row in read_rows(path) if _fit_of(row) not in replaced), *more])
-
-
-def _fit_of(row: Row) -> tuple[object, ...]:
-    return row.data, row.target, row.preset, row.seed, row.protocol == PROTOCOL
-
-
-def _line(row: Row) -> str:
-    payload = {name: value for name, value in row.as_dict().items() if name not in ("per_class", "failures") or value}
-    return json.dumps(payload, separators=(",", ":"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
