@@ -60,7 +60,9 @@ class KernelHalf(nn.Module):
         """Unit vectors (B, D) and unit tokens (B, K, d) of windows, which come as `Encoder.patch` leaves them."""
         values = resampled(windows, self.layout.length, self.config.channels)
         starts, stops = token_spans(scaffold, windows.lengths, self.layout.length)
-        size = max(PART * torch.get_num_threads() // self.layout.length, 1) if values.device.type == "cpu" else len(values)
+        size = (
+            max(PART * torch.get_num_threads() // self.layout.length, 1) if values.device.type == "cpu" else len(values)
+        )
         parts = zip(values.split(size), starts.split(size), stops.split(size), strict=True)
         embedding, tokens = zip(*(self._mapped(*part) for part in parts), strict=True)
         return _unit(torch.cat(embedding)), _unit(torch.cat(tokens)) * scaffold.valid[..., None]
