@@ -214,7 +214,7 @@ def blend(
 
 
 def _with_prior(samples: Tensor, prior: FeaturePrior, scale: Tensor, windows: int) -> Tensor:
-    """Samples (M, F), which are changed, and beside them the directions that the prior knows, each as strong as in the blend."""
+    """Samples (M, F), changed in place, and beside them the directions of the prior, each as strong as in the blend."""
     ratio, known = prior.scale.to(scale) / scale, PRIOR_WINDOWS / (windows + PRIOR_WINDOWS)
     factors = [part.factor.to(scale) * ratio[:, None] for part in (prior.drift, prior.between)]
     own = samples.mul_(((1 - known) / len(samples)) ** 0.5)
