@@ -71,6 +71,7 @@ def compare(channels: int) -> dict[str, float]:
     times: dict[str, list[float]] = {name: [] for name in methods}
     for repeat in range(REPEATS + 1):  # the first compiles
         for name, method in methods.items():
+            torch.set_num_threads(1)  # MiniRocket sets the threads of OpenMP, which are torch's too
             started = time.process_time()
             method()
             if repeat:

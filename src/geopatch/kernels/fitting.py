@@ -219,7 +219,7 @@ def blend(
 
 
 def _with_prior(samples: Tensor, prior: FeaturePrior, scale: Tensor, known: float) -> Tensor:
-    """Samples (M, F), and beside them the directions that the prior knows, each as strong as in the blend."""
+    """Samples (M, F), changed in place, and beside them the directions of the prior, each as strong as in the blend."""
     if not known:
         return samples
     ratio = prior.scale.to(scale) / scale
