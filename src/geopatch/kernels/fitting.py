@@ -21,7 +21,7 @@ from geopatch.views import MildClock, View, view
 RANK = 1024  # leading directions of the features in which moments are kept
 VIEWS = 48_000  # of all windows together; fewer leave the covariance of drift badly known
 MIN_VIEWS, MAX_VIEWS = 2, 256  # of a window
-SAMPLE_WINDOWS, SAMPLE_VIEWS = 1024, 2048  # that scales, biases and the leading directions come from
+SAMPLE_WINDOWS, SAMPLE_VIEWS = 1024, 8192  # that scales, biases and the leading directions come from
 TOKEN_WINDOWS = 256  # of the sample, that scales of tokens come from
 TOKEN_VIEWS = 2_000
 BATCH_VIEWS = 1024  # in memory at a time
@@ -172,7 +172,7 @@ def start(
     shares = features(clean, half.mixes, half.bias, half.layout)
     prior, known = general_prior(), known_share(len(windows), half.config.prior_windows)
     mean, scale = prior.features.blended(*centre_and_scale(shares), known)
-    count = min(max(SAMPLE_VIEWS // len(batch), MIN_VIEWS), MAX_VIEWS)
+    count = min(max(SAMPLE_VIEWS // len(batch), MIN_VIEWS), MAX_VIEWS // 2)
     parts = [views.draw(rows, count).windows for rows in _batches(batch, max(batch_views(half) // count, 1))]
     samples = torch.cat([half_features(half, part) for part in parts]).sub_(mean).div_(scale)
     basis = leading_basis(_with_prior(samples, prior.features, scale, known), RANK)

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+ROUNDS = 3  # of subspace iteration
+GRAM_SAMPLES = 2304  # up to so many samples their Gram matrix is the quicker way
 RANK_TOLERANCE = 1e-6  # of the largest eigenvalue: what is below is rounding
 SHRINKAGE = 0.001  # of the mean variance, added to every direction before whitening
 
@@ -91,14 +93,24 @@ class Moments:
 
 
 def leading_basis(samples: Tensor, width: int) -> Tensor:
-    """The leading directions (F, r) of samples (M, F), at most `width`, by their Gram matrix: M is less than F.
+    """The leading directions (F, r) of samples (M, F), at most `width`.
 
-    Rounded to 16 bits, as they are saved: a model that was read back goes on from the same numbers.
+    By the Gram matrix where there are few samples, otherwise by subspace iteration on their covariance, which need not
+    end exactly: what follows whitens whatever the directions are. Rounded to 16 bits, as they are saved: a model that
+    was read back goes on from the same numbers.
     """
-    value, vector = torch.linalg.eigh(samples @ samples.mT)
-    value, vector = value.flip(0)[:width], vector.flip(1)[:, :width]
-    kept = value > value[0] * RANK_TOLERANCE
-    basis: Tensor = samples.mT @ (vector[:, kept] / value[kept].sqrt())
+    if len(samples) <= GRAM_SAMPLES:
+        value, vector = torch.linalg.eigh(samples @ samples.mT)
+        value, vector = value.flip(0)[:width], vector.flip(1)[:, :width]
+        kept = value > value[0] * RANK_TOLERANCE
+        basis = samples.mT @ (vector[:, kept] / value[kept].sqrt())
+    else:
+        covariance = samples.mT @ samples
+        generator = torch.Generator().manual_seed(0)
+        start = torch.randn(samples.shape[1], width, generator=generator).to(samples)
+        basis = torch.linalg.qr(start).Q
+        for _ in range(ROUNDS):
+            basis = torch.linalg.qr(covariance @ basis).Q
     return basis.half().float().contiguous()
 
 
