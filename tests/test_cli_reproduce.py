@@ -13,7 +13,7 @@ from geopatch_lab.stability import StabilityRow
 from geopatch_lab.study.jobs import QUICK, Job, jobs, read_jobs
 from geopatch_lab.study.theory import read_stability
 
-FEW = ("default", "no-gate", "euclidean", "minirocket")
+FEW = ("learned", "no-gate", "euclidean", "minirocket")
 
 
 @pytest.fixture

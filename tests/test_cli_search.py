@@ -150,7 +150,6 @@ def test_every_mistake_is_one_line(run: Run, place: Path) -> None:
         (["gallery", "absent", "--start", 0, "--stop", 1], "absent.hea is missing"),
         (["nowhere", "--id", id], "nowhere"),
         (["gallery", "--id", id, "--scorer", "best"], "'best' is not one of"),
-        (["gallery", "--id", id, "--scorer", "dtw"], "give model="),
         (["gallery", "--id", id, "-k", 0], "k must be at least 1"),
         (["gallery", "--id", id, "--where", "label ="], "cannot read the filter"),
         (["gallery", "--id", id, "--plot", "x.bmp"], "must be one of .png, .svg"),

@@ -437,10 +437,11 @@ import sys, time
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery, refit
 from refits import WIDE, estimator
-refit.BATCH, encode = 5, GeoPatch.encode
+refit.BATCH, encode, calls = 5, GeoPatch.encode, []
 def slow(self, *args, **options):
+    calls.append(len(args))
     print("at work", flush=True)
-    time.sleep(0.1)
+    time.sleep(0.1 if len(calls) < 4 else 600)
     return encode(self, *args, **options)
 GeoPatch.encode = slow
 with Gallery.open(sys.argv[1], device="cpu") as gallery:

@@ -358,7 +358,8 @@ def test_presets_exist() -> None:
 def test_presets_encode_any_length(preset: str, length: int) -> None:
     encoder = Encoder(PRESETS[preset]).eval()
     if encoder.kernels is not None:
-        encoder.kernels.map.normal_()
+        for value in (encoder.kernels.map, encoder.kernels.bias, encoder.kernels.mixes):
+            value.normal_()
     encoded = encoder.encode(stack([Signal.from_array(np.random.default_rng(0).normal(size=length))]))
     assert encoded.embedding.shape == (1, encoder.config.embedding_width)
     assert encoded.embedding.norm().item() == pytest.approx(1, abs=1e-5)

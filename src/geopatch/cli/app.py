@@ -18,7 +18,7 @@ from geopatch.errors import GeoPatchError, MissingExtraError
 from geopatch.version import __version__
 
 VERBS = {
-    "demo": "Search the built-in sample without labels or training, and draw the hits.",
+    "demo": "Search the built-in sample: no label, no training.",
     "data": "List, describe and prepare the data sets that have a name.",
     "fit": "Train an encoder on a collection.",
     "encode": "Turn a collection into embeddings and tokens.",

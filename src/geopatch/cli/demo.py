@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from geopatch.evaluate import Row
 
 
-@click.command("demo", short_help="Search the built-in sample without labels or training, and draw the hits.")
+@click.command("demo", short_help="Search the built-in sample: no label, no training.")
 @click.option(
     "--out",
     default="demo",

@@ -17,7 +17,7 @@ from geopatch.kernels.bank import (
     copies,
     mix_count,
 )
-from geopatch.kernels.transform import window_features
+from geopatch.kernels.transform import features, window_features
 from geopatch.patches import WindowBatch
 from geopatch.scaffold import Scaffold, fixed_scaffold
 
@@ -60,12 +60,22 @@ class KernelHalf(nn.Module):
         """Unit vectors (B, D) and unit tokens (B, K, d) of windows, which come as `Encoder.patch` leaves them."""
         values = resampled(windows, self.layout.length, self.config.channels)
         starts, stops = token_spans(scaffold, windows.lengths, self.layout.length)
-        size = (
-            max(PART * torch.get_num_threads() // self.layout.length, 1) if values.device.type == "cpu" else len(values)
-        )
+        size = self._part(values)
         parts = zip(values.split(size), starts.split(size), stops.split(size), strict=True)
         embedding, tokens = zip(*(self._mapped(*part) for part in parts), strict=True)
         return _unit(torch.cat(embedding)), _unit(torch.cat(tokens)) * scaffold.valid[..., None]
+
+    def embed(self, windows: WindowBatch) -> Tensor:
+        """Unit vectors (B, D) alone."""
+        values = resampled(windows, self.layout.length, self.config.channels)
+        held = (copies(part, self.layout) for part in values.split(self._part(values)))
+        shares = [features(part, self.mixes, self.bias, self.layout) @ self.map for part in held]
+        return _unit(torch.cat(shares) - self.origin)
+
+    def _part(self, values: Tensor) -> int:
+        """Windows worked on at a time: on a CPU as many as its caches hold."""
+        size = PART * torch.get_num_threads() // self.layout.length
+        return max(size, 1) if values.device.type == "cpu" else max(len(values), 1)
 
     def _mapped(self, values: Tensor, starts: Tensor, stops: Tensor) -> tuple[Tensor, Tensor]:
         held = copies(values, self.layout)

@@ -138,15 +138,14 @@ class Encoder(nn.Module):
         EncoderOutput
             Embeddings and tokens.
         """
-        fixed = None if self.kernels is None else self.kernels(batch.windows, batch.scaffold)
         if self.learned is None:
-            assert fixed is not None
-            return EncoderOutput(fixed[0], fixed[1], batch.valid)
+            assert self.kernels is not None
+            return EncoderOutput(*self.kernels(batch.windows, batch.scaffold), batch.valid)
         learned: LearnedOutput = self.learned(batch)
-        if fixed is None:
+        if self.kernels is None:
             return EncoderOutput(learned.embedding, learned.tokens, learned.valid)
-        share = self.config.kernel_share
-        both = torch.cat([share**0.5 * fixed[0], (1 - share) ** 0.5 * learned.embedding], dim=1)
+        share, fixed = self.config.kernel_share, self.kernels.embed(batch.windows)
+        both = torch.cat([share**0.5 * fixed, (1 - share) ** 0.5 * learned.embedding], dim=1)
         return EncoderOutput(F.normalize(both, dim=1), learned.tokens, learned.valid)
 
     def encode(self, windows: WindowBatch) -> EncoderOutput:

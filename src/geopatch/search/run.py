@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 CHUNK = 32  # queries whose candidates are in memory together
 MAX_RETRIES = 2  # a writer beside us may remove an entry between the shortlist and its reading
+REFIT_RETRIES = 20  # a gallery may be refitted in the midst of a search, and again in the midst of the next try
 T = TypeVar("T")
 
 
@@ -68,7 +69,7 @@ def search_batch(
 
 def with_one_encoder(gallery: Searchable, work: Callable[[], T]) -> T:
     """What `work` returns, done again where the gallery was refitted meanwhile: vectors of two encoders never meet."""
-    for _ in range(MAX_RETRIES + 1):
+    for _ in range(REFIT_RETRIES + 1):
         encoder = gallery.refresh().encoder
         try:
             result = work()

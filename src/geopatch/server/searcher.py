@@ -67,6 +67,7 @@ class Searcher:
         return with_one_encoder(self.gallery, lambda: self._outcomes(requests))
 
     def _outcomes(self, requests: Sequence[SearchRequest]) -> list[Outcome]:
+        _ = self.gallery.model  # loaded here, so that hits of a stored window have their chance from the first one on
         queries = self._encode([request.query for request in requests])
         groups: dict[str, list[int]] = defaultdict(list)
         for n, request in enumerate(requests):
