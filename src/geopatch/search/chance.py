@@ -104,7 +104,7 @@ class Chances:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
-        self._number = -1  # of the last entry that was written when windows were counted
+        self._state = (-1, -1)  # the number of the last entry, and how many there were, when windows were counted
         self._counts: dict[Filter | None, int] = {}
         self._sample: _Sample | None = None
         self._references: Entries | None = None
@@ -127,10 +127,10 @@ class Chances:
             return None if null is None or not null.exceeding else Chance(null, self._count(options.filter) * tempos)
 
     def _count(self, where: Filter | None) -> int:
-        """How many windows pass a filter; counted anew after entries were written."""
-        number = self._engine.next_number()
-        if number != self._number or len(self._counts) > MOST_FILTERS:
-            self._number, self._counts = number, {}
+        """How many windows pass a filter; counted anew after entries were written or removed."""
+        state = self._engine.next_number(), self._engine.count()
+        if state != self._state or len(self._counts) > MOST_FILTERS:
+            self._state, self._counts = state, {None: state[1]}
         if where not in self._counts:
             self._counts[where] = self._engine.count(where)
         return self._counts[where]
