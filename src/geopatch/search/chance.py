@@ -128,7 +128,7 @@ class Chances:
 
     def _count(self, where: Filter | None) -> int:
         """How many windows pass a filter; counted anew after entries were written or removed."""
-        state = self._engine.next_number(), self._engine.count()
+        state = self._engine.next_number(), self._engine.count(None)
         if state != self._state or len(self._counts) > MOST_FILTERS:
             self._state, self._counts = state, {None: state[1]}
         if where not in self._counts:
