@@ -111,7 +111,8 @@ def leading_basis(samples: Tensor, width: int) -> Tensor:
         basis = torch.linalg.qr(start).Q
         for _ in range(ROUNDS):
             basis = torch.linalg.qr(covariance @ basis).Q
-    return basis.half().float().contiguous()
+    rounded: Tensor = basis.half().float().contiguous()
+    return rounded
 
 
 def directions(drift: Tensor, between: Tensor, count: int, shrinkage: float = SHRINKAGE) -> Tensor:

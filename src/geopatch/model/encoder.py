@@ -140,7 +140,8 @@ class Encoder(nn.Module):
         """
         if self.learned is None:
             assert self.kernels is not None
-            return EncoderOutput(*self.kernels(batch.windows, batch.scaffold), batch.valid)
+            embedding, tokens = self.kernels(batch.windows, batch.scaffold)
+            return EncoderOutput(embedding, tokens, batch.valid)
         learned: LearnedOutput = self.learned(batch)
         if self.kernels is None:
             return EncoderOutput(learned.embedding, learned.tokens, learned.valid)
