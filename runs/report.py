@@ -94,8 +94,8 @@ DISTORTIONS = """## Under distortions of the query
 `runs/distortions.py`: R@1 / mAP on 16 development sets, three seeds, the whole test split each; the gallery stays
 clean. *instant* is fitted without labels, *default* with them. Choices were made on train splits, but an early
 prototype looked at these test splits, so read this as development figures. Columns: the fixed warp of above; six
-random speeds; a random 80 % of the window stretched to its length; the window in 80 % of its time; a shift by a tenth; white noise of a
-fifth of the spread; half a spread of slow sine; gain .6 to 1.6; 15 % of the window bridged by a line.
+random speeds; a random 80 % of the window stretched to its length; the window in 80 % of its time; a shift by a tenth;
+white noise of a fifth of the spread; half a spread of slow sine; gain .6 to 1.6; 15 % of the window bridged by a line.
 """
 
 PEER = """The sets on which DTW without a band was run (the others take long), each of its two treatments of
