@@ -328,7 +328,10 @@ def test_an_id_that_is_not_there_is_not_found(gallery: Gallery) -> None:
     ("asked", "expected"),
     [
         ({"k": 0}, "k must be at least 1"),
-        ({"scorer": "best"}, "scorer must be one of cosine, maxsim, fused, bridge, dtw, aligned, fused-aligned, got 'best'"),
+        (
+            {"scorer": "best"},
+            "one of cosine, maxsim, fused, bridge, dtw, aligned, fused-aligned, got 'best'",
+        ),
         ({"shortlist": 3}, "shortlist must be at least k = 10, got 3"),
         ({"min_gap_s": -1.0}, "min_gap_s must be at least 0"),
         ({"min_score": float("nan")}, "min_score must be a number"),
