@@ -29,17 +29,22 @@ def sum_of_best(products: Any, scale: Any, sums: Any) -> None:
 
 
 @jit
-def sum_of_best_centroids(codes: Any, nearness: Any, sums: Any) -> None:
-    """The same where each token stands for its centroid: codes (N, K), nearness (C + 1, I), whose last row is -inf."""
+def sum_of_votes(codes: Any, votes: Any, votes_of: Any, least: Any, sums: Any) -> None:
+    """The same where each token stands for its centroid, codes (N, K), and only some centroids have votes (V, I).
+
+    `votes_of` (C + 1,) is the place of a centroid among these, -1 without. `least` (I,) is what a query token counts
+    for which no token of a window has a vote.
+    """
     count, patches = codes.shape
-    tokens = nearness.shape[1]
+    tokens = len(least)
     best = np.empty(tokens, np.float32)
     for n in range(count):
-        best[:] = -inf
+        best[:] = least
         for k in range(patches):
-            code = codes[n, k]
-            for i in range(tokens):
-                best[i] = max(best[i], nearness[code, i])
+            place = votes_of[codes[n, k]]
+            if place >= 0:
+                for i in range(tokens):
+                    best[i] = max(best[i], votes[place, i])
         total = np.float32(0)
         for i in range(tokens):
             total += best[i]

@@ -2,8 +2,8 @@
 
 Tokens are held as bytes, each with a scale of its own, so that they take a quarter of their size; whoever calls takes
 a few more than needed and scores them anew. Where each token has a centroid too, all windows are compared by centroids
-first, as PLAID does: one number is looked up for a token instead of a product of 64, and only the best are compared by
-their tokens.
+first, as PLAID does: the centroids nearest to a query token vote for the windows that have a token there, and a window
+without one gets the least of these votes, as XTR has it. Only the best windows by votes are compared by their tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from geopatch.engines.index import FIRST_ROWS, Numbers, Vectors, top
 from geopatch.errors import GalleryError
 
 SPARE = 2  # tokens are rounded: so many times k windows are taken and scored anew
-BY_TOKENS = 20  # so many times k of the windows nearest by centroids are compared by their tokens
+VOTES = 32  # centroids that vote for each query token
+COMPARED = 2**15  # tokens of the windows with the best votes, which are compared themselves
+LEAST_COMPARED = 5  # times as many windows as are wanted, at least
 MOST_LEVEL = 127  # of a byte with a sign
 SMALLEST = 1e-30  # the scale of a token that is 0 everywhere; 0 is padding
 SCAN_BATCH = 512  # windows whose products are in the processor's cache together
@@ -41,22 +43,25 @@ class TokenBlock:
 
     def best(self, query: Vectors, k: int, usable: Mask) -> tuple[Numbers, Vectors]:
         """Numbers and MaxSim with the query's tokens (I, d) of the k usable windows of largest MaxSim, best first."""
-        rows = np.flatnonzero(usable)
-        if self.codes is not None and len(rows) > BY_TOKENS * k:
-            rows = rows[top(self._by_centroids(query)[rows], BY_TOKENS * k)]
-            rows.sort()
+        rows, compared = np.flatnonzero(usable), max(COMPARED // self.tokens.shape[1], LEAST_COMPARED * k)
+        if self.codes is not None and len(rows) > compared:
+            rows = np.sort(rows[top(self._by_centroids(query)[rows], compared)])
         scores = self._by_tokens(query, rows)
         chosen = top(scores, min(k, len(rows)))
         return self.numbers[rows[chosen]], scores[chosen]
 
     def _by_centroids(self, query: Vectors) -> Vectors:
-        from geopatch.engines.token_loops import sum_of_best_centroids
+        """Sums (N,) of the best vote for each query token; where there is none, that of its last centroid counts."""
+        from geopatch.engines.token_loops import sum_of_votes
 
         assert self.centroids is not None
-        nearness = np.full((len(self.centroids) + 1, len(query)), -np.inf, dtype=np.float32)
-        nearness[:-1] = self.centroids @ query.T
+        nearness, count = self.centroids @ query.T, len(self.centroids)  # (C, I)
+        least = np.partition(nearness, max(count - VOTES, 0), axis=0)[max(count - VOTES, 0)]
+        voting = np.flatnonzero((nearness >= least).any(1))
+        votes_of = np.full(count + 1, -1, dtype=np.int32)
+        votes_of[voting] = np.arange(len(voting))
         sums = np.empty(len(self.numbers), dtype=np.float32)
-        sum_of_best_centroids(self.codes, nearness, sums)
+        sum_of_votes(self.codes, np.ascontiguousarray(nearness[voting]), votes_of, least, sums)
         return sums
 
     def _by_tokens(self, query: Vectors, rows: Numbers) -> Vectors:
