@@ -138,7 +138,7 @@ def test_arrays_of_xarray() -> None:
 
 
 def write_edf(path: Path) -> None:
-    slow = edfio.EdfSignal(np.arange(6.0), 1, label="SpO2", physical_dimension="%")
+    slow = edfio.EdfSignal(np.arange(6, dtype=np.float64), 1, label="SpO2", physical_dimension="%")
     signals = [
         edfio.EdfSignal(VALUES[0, :, n], RATE_HZ, label=name, physical_dimension="uV", physical_range=(-10, 10))
         for n, name in enumerate(NAMES)
