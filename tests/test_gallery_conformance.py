@@ -151,7 +151,7 @@ def test_entries_are_removed_by_a_filter(filled: tuple[Gallery, Entries]) -> Non
     assert gallery.remove(where="age >= 40") == 0
     assert set(everything(gallery)) == set(IDS) - set(old)
     for ids, where in ((None, None), (IDS[:1], "age < 3")):
-        with pytest.raises(ConfigError, match="either ids or where"):
+        with pytest.raises(ConfigError, match="either ids, record or where"):
             gallery.remove(ids, where=where)
 
 

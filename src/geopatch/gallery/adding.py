@@ -31,6 +31,7 @@ class Batches:
     load_model: Callable[[], GeoPatch | None]  # called where signals are to be encoded
     existing: str  # what happens to an id that is there already: error | replace | skip
     keep_windows: bool
+    keep_metadata: bool  # of entries that are replaced
     layouts: list[Channels] = field(default_factory=list)
 
     def of(self, items: Any, metadata: Iterable[Metadata] | None) -> Iterator[Entries]:
@@ -115,11 +116,20 @@ class Batches:
             wanted = self._wanted([signal.id for signal in batch])
             if wanted:
                 chosen = [self._arranged(batch[n].at_rate(about.rate_hz), order) for n in wanted]
-                kept = [texts[n] for n in wanted]
+                kept = self._with_old([batch[n].id for n in wanted], [texts[n] for n in wanted])
                 encoding = model.encode(chosen)
                 yield entries_from(encoding, chosen, about, metadata=kept, keep_windows=self.keep_windows)
         if rows is not None and next(rows, None) is not None:
             raise GalleryError("expected a row of metadata for each signal, got more rows than signals")
+
+    def _with_old(self, ids: Sequence[str], rows: list[Metadata]) -> list[Metadata]:
+        """Metadata of entries that are replaced stays where none was given for them."""
+        known = self.engine.known(ids) if self.keep_metadata and self.existing == "replace" else ()
+        there = [id for id in ids if id in known]
+        if not there:
+            return rows
+        old = dict(zip(there, self.engine.fetch(there, with_windows=False).metadata, strict=True))
+        return [{**old.get(id, {}), **row} for id, row in zip(ids, rows, strict=True)]
 
     def _arranged(self, signal: Signal, order: Channels) -> Signal:
         """Channels in the order of the model's, or of windows with the same names that are there already."""

@@ -300,7 +300,7 @@ class Gallery(EntryStore):
             numbers as ids that no other entry has or had. Channels with names are brought into the model's order, or
             into that of stored windows with the same names.
         metadata : iterable of mapping, optional
-            A row for each signal.
+            A row for each signal. Without, signals that are replaced keep the metadata that they had.
         existing : {"error", "replace", "skip"}, default="error"
             What to do with an id that is there already. "skip" takes up an interrupted call where it stopped.
         keep_windows : bool, default=True
@@ -320,9 +320,22 @@ class Gallery(EntryStore):
         SignalError
             When a signal does not fit the model.
         """
+        return self._add(items, metadata, existing, keep_windows, report, keep_metadata=metadata is None)
+
+    def _add(
+        self,
+        items: Any,
+        metadata: Iterable[Metadata] | None,
+        existing: str,
+        keep_windows: bool,
+        report: Report | None,
+        *,
+        keep_metadata: bool,
+    ) -> int:
         one_of("existing", existing, EXISTING)
+        batches = Batches(self.engine, lambda: self.model, existing, keep_windows, keep_metadata)
         written = 0
-        for batch in Batches(self.engine, lambda: self.model, existing, keep_windows).of(items, metadata):
+        for batch in batches.of(items, metadata):
             self.engine.put(batch)
             written += len(batch)
             if report is not None:
@@ -349,7 +362,7 @@ class Gallery(EntryStore):
             How to cut it; by default into windows as long, in samples, and at the rate that the model was trained
             on, half overlapping.
         metadata : mapping, optional
-            Names and values that all windows get.
+            Names and values that all windows get. Without, windows that are replaced keep the metadata that they had.
         existing : {"error", "replace", "skip"}, default="error"
             What to do with windows that are there already.
         keep_windows : bool, default=True
@@ -364,7 +377,8 @@ class Gallery(EntryStore):
         """
         windows = cut_recording(recording, window, self.about)
         rows = [{**labels, **(metadata or {})} for labels in windows.labels]
-        return self.add(windows.signals, metadata=rows, existing=existing, keep_windows=keep_windows, report=report)
+        keep = metadata is None
+        return self._add(windows.signals, rows, existing, keep_windows, report, keep_metadata=keep)
 
     def refit(self, estimator: GeoPatch | None = None, *, report: Report | None = None) -> GeoPatch:
         """Fit a new model on the gallery's own windows, without labels, and encode all entries with it.
