@@ -30,6 +30,8 @@ ORDER = (
     "notebook",
     "arrays",
     "signal",
+    "timeline",
+    "frames",
     "inputs",
     "warp",
     "protocol",
