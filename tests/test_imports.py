@@ -55,6 +55,7 @@ ORDER = (
     "engines",
     "search",
     "gallery",
+    "indexing",
     "plot",
     "server",
     "demo",

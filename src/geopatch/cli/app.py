@@ -18,6 +18,7 @@ from geopatch.errors import GeoPatchError, MissingExtraError
 from geopatch.version import __version__
 
 VERBS = {
+    "index": "Make a searchable gallery of a folder of recordings.",
     "demo": "Search the built-in sample: no label, no training.",
     "data": "List, describe and prepare the data sets that have a name.",
     "fit": "Train an encoder on a collection.",

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from geopatch.data.collection import UNKNOWN
+from geopatch.data.front_end import FrontEnd
 from geopatch.data.recording import Recording, WindowConfig, cut_windows
 from geopatch.engines.about import About, check_encoder
 from geopatch.engines.engine import Engine
 from geopatch.engines.entry import Channels, Entries, Metadata, entries_from, fitting_layout
-from geopatch.errors import ExistsError, GalleryError
-from geopatch.gallery.store import BATCH, shown
+from geopatch.errors import ExistsError, GalleryError, one_of
+from geopatch.gallery.facts import RECORD, RecordFacts
+from geopatch.gallery.store import BATCH, Report, shown
 from geopatch.inputs import ID_COLUMN, as_signals
 from geopatch.signal import LazySignals, Signal
 
@@ -33,6 +36,8 @@ class Batches:
     keep_windows: bool
     keep_metadata: bool  # of entries that are replaced
     layouts: list[Channels] = field(default_factory=list)
+    new_facts: dict[str, str | None] = field(default_factory=dict)  # of records, not yet written
+    _seen: set[str] = field(default_factory=set)
 
     def of(self, items: Any, metadata: Iterable[Metadata] | None) -> Iterator[Entries]:
         """Batches of entries or signals, which may be an iterator of either."""
@@ -107,6 +112,7 @@ class Batches:
                 "a gallery needs its model to take signals; open it with model=GeoPatch.load(folder), or --model"
             )
         about, order = self.engine.about, tuple(getattr(model, "channels_", None) or ())
+        front = FrontEnd.of(model) or FrontEnd()
         self.layouts = list(self.engine.layouts())
         rows = None if metadata is None else iter(metadata)
         while batch := list(islice(signals, BATCH)):
@@ -115,12 +121,22 @@ class Batches:
                 raise GalleryError("expected a row of metadata for each signal, got fewer rows than signals")
             wanted = self._wanted([signal.id for signal in batch])
             if wanted:
-                chosen = [self._arranged(batch[n].at_rate(about.rate_hz), order) for n in wanted]
+                chosen = [self._arranged(front.framed(batch[n]).at_rate(about.rate_hz), order) for n in wanted]
+                self._note_records(chosen)
                 kept = self._with_old([batch[n].id for n in wanted], [texts[n] for n in wanted])
                 encoding = model.encode(chosen)
                 yield entries_from(encoding, chosen, about, metadata=kept, keep_windows=self.keep_windows)
         if rows is not None and next(rows, None) is not None:
             raise GalleryError("expected a row of metadata for each signal, got more rows than signals")
+
+    def _note_records(self, signals: Sequence[Signal]) -> None:
+        """When each record began, and its units, where a window of it says so."""
+        for signal in signals:
+            name = signal.record or signal.id
+            if name not in self._seen and (signal.start_time is not None or signal.units is not None):
+                start = signal.start_time and signal.start_time - timedelta(seconds=signal.start_s)
+                self.new_facts[name] = RecordFacts(start, signal.units or ()).as_text()
+            self._seen.add(name)
 
     def _with_old(self, ids: Sequence[str], rows: list[Metadata]) -> list[Metadata]:
         """Metadata of entries that are replaced stays where none was given for them."""
@@ -141,6 +157,43 @@ class Batches:
             self.layouts.append(signal.channels)
             return signal
         return signal.arranged(layout)
+
+
+class Target(Protocol):
+    """A gallery, as far as writing to it is concerned."""
+
+    engine: Engine
+
+    @property
+    def model(self) -> GeoPatch | None: ...
+
+
+def write_signals(
+    gallery: Target,
+    items: Any,
+    metadata: Iterable[Metadata] | None,
+    *,
+    existing: str = "error",
+    keep_windows: bool = True,
+    keep_metadata: bool = False,
+    report: Report | None = None,
+) -> int:
+    """Encode signals and write them, or entries, a batch at a time; `Gallery.add` says more.
+
+    With `keep_metadata`, what is replaced keeps the metadata that it had where the new one says nothing.
+    """
+    one_of("existing", existing, EXISTING)
+    batches = Batches(gallery.engine, lambda: gallery.model, existing, keep_windows, keep_metadata)
+    written = 0
+    for batch in batches.of(items, metadata):
+        if batches.new_facts:
+            gallery.engine.write_documents(RECORD, batches.new_facts)
+            batches.new_facts = {}
+        gallery.engine.put(batch)
+        written += len(batch)
+        if report is not None:
+            report(written)
+    return written
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -72,7 +72,9 @@ class FileFacts:
     """A file whose recordings were added: what it held, and whether all of it is there."""
 
     digest: str
+    path: str
     records: tuple[str, ...]
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # what a table and its path said of each record
     windows: int = 0
     whole: bool = False  # all windows were written
     fresh: bool = True  # none of its records was in the gallery before, so what is there came from this digest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from geopatch.scoring import SCORERS
 from geopatch.search.certificate import Certificate
 from geopatch.search.explain import Explanation, Tokens, explain_tokens
 from geopatch.signal import Signal
+from geopatch.timeline import NO_DATE
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,8 @@ class Hit:
     chance : float, optional
         How many windows of a gallery of this size would score as much by chance: much less than 1 for a hit that has
         something to do with the query. None where the search had no model, which one by a stored id does not load.
+    start_time : datetime, optional
+        The wall-clock time at which it starts, where that of its record is known.
     """
 
     id: str
@@ -72,6 +76,7 @@ class Hit:
     evidence: Evidence | None = field(default=None, compare=False)
     tempo: float = 0.0
     chance: float | None = None
+    start_time: datetime | None = None
 
     def __repr__(self) -> str:
         return f"Hit({self.rank}, {self.id!r}, {self.scorer} {self.score:.4f}, {self.start_s:g}-{self.stop_s:g} s)"
@@ -80,7 +85,8 @@ class Hit:
         from geopatch.notebook import sparkline, table
 
         names = ("rank", "id", "record", "start_s", "stop_s", "score", "chance")
-        row = {**{name: getattr(self, name) for name in names}, **self.metadata}
+        when = {} if self.start_time is None else {"time": time_text(self.start_time)}
+        row = {**{name: getattr(self, name) for name in names}, **when, **self.metadata}
         return table([row if self.window is None else {**row, "window": sparkline(self.window.values)}])
 
     @property
@@ -135,7 +141,14 @@ class Hit:
         names = ("rank", "id", "record", "start_s", "stop_s", "score", "chance", "scorer", "cosine", "tempo")
         certificate = None if self.certificate is None else vars(self.certificate)
         plain = {name: getattr(self, name) for name in names}
-        return {**plain, "metadata": dict(self.metadata), "certificate": certificate}
+        when = None if self.start_time is None else self.start_time.isoformat()
+        return {**plain, "start_time": when, "metadata": dict(self.metadata), "certificate": certificate}
+
+
+def time_text(moment: datetime) -> str:
+    """A wall-clock time for people, to the hundredth of a second; without a date where there is none."""
+    text = f"{moment:%H:%M:%S}.{moment.microsecond // 10_000:02d}" if moment.microsecond else f"{moment:%H:%M:%S}"
+    return text if moment.date() == NO_DATE.date() else f"{moment:%Y-%m-%d} {text}"
 
 
 class Hits(list[Hit]):
