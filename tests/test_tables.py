@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from geopatch.data.tables import read_csv, read_npz, read_parquet
+from geopatch.data.array_files import read_csv, read_npz, read_parquet
 from geopatch.errors import DataError, MissingExtraError
 
 LONG = """id,time,x,y,label

@@ -1,153 +1,49 @@
-"""Recordings from a table: which column is the time, the id, the label and which are channels; long, wide or one recording.
+"""Recordings from a table: its rows are samples of one recording, samples of several, or signals.
 
 What is guessed is said: a reading carries its notes as plain sentences.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timezone
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timezone, tzinfo
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.errors import ConfigError, MissingExtraError, SignalError
+from geopatch.columns import (
+    MANY_COLUMNS,
+    Place,
+    Roles,
+    find_roles,
+    floats,
+    is_float,
+    keep_channels,
+    listed,
+    name_step,
+    names_and_units,
+    narwhals,
+    numbered_names,
+    plain_numbers,
+    short,
+    time_unit,
+)
+from geopatch.errors import SignalError
+from geopatch.read_options import ReadOptions
 from geopatch.signal import Signal
-from geopatch.timeline import (
-    EvenClock,
-    Times,
-    TimeTextError,
-    datetime_times,
-    even_clock,
-    numeric_times,
-    text_times,
-    unit_of,
-)
+from geopatch.timeline import EvenClock, even_clock, sessions
+from geopatch.times import Times, TimeTextError, datetime_times, numeric_times, text_times
 
-Place = Callable[[int], str]  # where row n of a table stands in its file
-Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.str_]
+Places = npt.NDArray[np.int64]
+Groups = dict[str, Places | None]  # the rows of each recording; None: all of them
 
-NONE = "none"  # instead of a column's name: there is no such column
-TIME_NAMES = {"time", "t", "timestamp", "timestamps", "datetime", "date", "date_time", "time_stamp", "seconds", "sec"}
-TIME_NAMES |= {"elapsed", "elapsed_time", "time_of_day", "utc", "zeit", "ms", "us", "ns", "epoch", "unix", "unixtime"}
-ID_NAMES = {"id", "record", "record_id", "recording", "recording_id", "series_id", "signal_id"}
-LABEL = "label"
-COUNTERS = {"", "index", "sample", "sample #", "n", "row", "unnamed: 0", "__index_level_0__", "column_0"}
-NOT_MEASURED = ("", "?", "-", "na", "n/a", "nan", "null", "none", "<na>")  # in any case of letters
-UNIT_IN_NAME = re.compile(r"(.*?)\s*(?:\[([^\]]*)\]|\(([^)]*)\))\s*")
-TIME_UNIT_IN_NAME = re.compile(r"(time|t|timestamp|elapsed|elapsed_time|epoch)[_ ](s|sec|seconds|ms|us|ns|min)")
-PLAIN_UNITS = set(
-    [
-        "mV",
-        "uV",
-        "µV",
-        "μV",
-        "nV",
-        "V",
-        "g",
-        "G",
-        "mg",
-        "m/s",
-        "m/s2",
-        "m/s^2",
-        "m/s²",
-        "dps",
-        "deg/s",
-        "°/s",
-        "rad/s",
-        "deg",
-        "°",
-        "rad",
-        "°C",
-        "C",
-        "K",
-        "F",
-        "Hz",
-        "bpm",
-        "mmHg",
-        "%",
-        "Pa",
-        "kPa",
-    ]
-)
-PLAIN_UNITS |= set(
-    [
-        "hPa",
-        "bar",
-        "mbar",
-        "A",
-        "mA",
-        "uA",
-        "µA",
-        "N",
-        "Nm",
-        "W",
-        "kW",
-        "kg",
-        "m",
-        "mm",
-        "cm",
-        "km",
-        "s",
-        "ms",
-        "uT",
-        "µT",
-        "T",
-        "lux",
-        "dB",
-        "dBm",
-        "rpm",
-        "ohm",
-        "l/min",
-        "ppm",
-        "a.u.",
-        "au",
-        "adu",
-    ]
-)
-NUMBERED = re.compile(r"(?:t|t_|time_|sample_|step_)(\d+)", re.IGNORECASE)
-MANY_COLUMNS = 64  # with more, a row of numbers without names is a signal
-NAMES_SHOWN = 6
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """What a reader is told where names cannot be guessed.
-
-    Parameters
-    ----------
-    time : str, optional
-        The column of times; "none" where there is none.
-    id : str, optional
-        The column that names the recording of each row; "none" where there is none.
-    channels : tuple of str, optional
-        The channels to read, in this order; by default all.
-    units : mapping or tuple of str, optional
-        The unit of each channel, by name or in their order. That of the time column is s, ms, us or ns.
-    rate_hz : float, optional
-        Samples a second, for files that do not say it.
-    """
-
-    time: str | None = None
-    id: str | None = None
-    channels: tuple[str, ...] | None = None
-    units: Mapping[str, str] | tuple[str, ...] | None = None
-    rate_hz: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.rate_hz is not None and not 0 < self.rate_hz < float("inf"):
-            raise ConfigError(f"rate_hz must be more than 0, got {self.rate_hz}")
-
-    def unit(self, channel: str, place: int) -> str | None:
-        """The unit that was given for a channel; None where none was."""
-        if isinstance(self.units, Mapping):
-            return self.units.get(channel)
-        if not self.units:
-            return None
-        return self.units[0] if len(self.units) == 1 else self.units[place] if place < len(self.units) else None
+NO_RATE = "rate not known: a sample counts as a second"
+CHANNEL_COLUMNS, VALUE = ("channel", "variable", "signal", "sensor"), "value"
+IDS_SHOWN = 3
+LEFT_OUT = "column "  # notes that start so are of columns that are left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,328 +51,174 @@ class TableReading:
     """The recordings of a table, a label and metadata for each, and what was understood."""
 
     signals: tuple[Signal, ...]
-    labels: npt.NDArray[np.str_] | None
+    labels: Labels | None
     metadata: tuple[Mapping[str, str], ...]
     notes: tuple[str, ...]
     numbered: bool = False  # the ids only say which row of the table it was
 
 
-@dataclass(eq=False)
-class _Roles:
-    time: str | None = None
-    id: str | None = None
-    label: str | None = None
-    channels: list[str] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)
+def row_place(row: int) -> str:
+    """Where a row stands, in errors of tables that have no lines."""
+    return f"row {row + 1}"
 
 
 def read_table(
-    table: Any, name: str, options: ReadOptions, *, place: Place = lambda row: f"row {row + 1}", rows: str | None = None
+    table: Any, name: str, options: ReadOptions, *, place: Place = row_place, rows: str | None = None
 ) -> TableReading:
     """The recordings of an eager narwhals frame.
 
     `rows` says what a row is where neither a time nor an id does: "signals", "samples", or None to go by the names.
     """
     if not len(table):
-        raise SignalError(f"{name} has column names but no rows; expected at least one sample")
-    roles = _roles(table, options, place)
-    if roles.time is None and _row_is_a_signal(table, roles, rows):
-        return _wide(table, name, roles, options, place)
+        raise SignalError("the table has column names but no rows; expected at least one sample")
+    table = _by_channel(table)
+    roles = find_roles(table, options, counters=rows is None)
+    if roles.time is None and roles.numbers and _row_is_a_signal(table, roles, rows):
+        return _wide(table, roles, options, place, padded=rows is None)
+    keep_channels(table, roles, options, place)
     return _long(table, name, roles, options, place)
 
 
-def _roles(table: Any, options: ReadOptions, place: Place) -> _Roles:
-    roles = _Roles()
-    names = list(table.columns)
-    roles.time = _chosen(names, options.time, "time") or (None if options.time else _time_column(table))
-    rest = [column for column in names if column != roles.time]
-    roles.id = _chosen(rest, options.id, "id") or (None if options.id else _named(rest, ID_NAMES))
-    roles.label = _named([column for column in rest if column != roles.id], {LABEL})
-    special = {roles.time, roles.id, roles.label}
-    for column in (column for column in names if column not in special):
-        kind = _kind(table[column])
-        if column.lower() in COUNTERS and kind == "numbers" and _counts(_floats(table[column], place)):
-            roles.skipped[column] = "it counts the rows"
-        elif kind == "numbers":
-            roles.channels.append(column)
-        elif kind == "text":
-            roles.texts.append(column)
-        else:
-            roles.skipped[column] = kind
-    if roles.id is not None and roles.time is None and _is_counter_id(table, roles, options):
-        roles.skipped[roles.id] = "it counts the rows"
-        roles.id = None
-    _select(roles, options)
-    if not roles.channels:
-        raise SignalError(f"no column of numbers is left to be a channel: the table has {_listed(names)}")
-    return roles
+def _by_channel(table: Any) -> Any:
+    """A table with the name of the channel in a column and its value in another, as one with a column a channel."""
+    names = {str(name).lower(): str(name) for name in table.columns}
+    channel = next((names[name] for name in CHANNEL_COLUMNS if name in names), None)
+    if channel is None or VALUE not in names or table[channel].dtype.is_numeric():
+        return table
+    rest = [name for name in table.columns if name not in (channel, names[VALUE])]
+    if not rest:
+        return table
+    return table.pivot(on=channel, index=rest, values=names[VALUE], aggregate_function="first")
 
 
-def _select(roles: _Roles, options: ReadOptions) -> None:
-    """Only the channels that were asked for, in their order."""
-    if options.channels is None:
-        return
-    by_name = {**{_unit_split(column)[0]: column for column in roles.channels}, **{c: c for c in roles.channels}}
-    missing = [channel for channel in options.channels if channel not in by_name]
-    if missing and len(options.channels) == len(roles.channels) and all(c.isdigit() for c in roles.channels):
-        return  # a table without a header: they are names for its columns
-    if missing:
-        raise SignalError(f"there is no column of numbers {missing[0]!r}; the table has {_listed(roles.channels)}")
-    kept = [by_name[channel] for channel in options.channels]
-    roles.skipped |= {column: "it was not asked for" for column in roles.channels if column not in kept}
-    roles.channels = kept
-
-
-def _chosen(names: Sequence[str], wanted: str | None, what: str) -> str | None:
-    if wanted is None or wanted.lower() == NONE:
-        return None
-    match = [name for name in names if name == wanted] or [name for name in names if name.lower() == wanted.lower()]
-    if not match:
-        raise SignalError(f"there is no column {wanted!r} for the {what}; the table has {_listed(names)}")
-    return match[0]
-
-
-def _named(names: Sequence[str], wanted: set[str]) -> str | None:
-    return next((name for name in names if name.strip().lower() in wanted), None)
-
-
-def _time_column(table: Any) -> str | None:
-    """By name, else the only column of dates, else a first column without a name that holds dates."""
-    for column in table.columns:
-        plain = _unit_split(column)[0].strip().lower()
-        if plain in TIME_NAMES or TIME_UNIT_IN_NAME.fullmatch(column.strip().lower()):
-            return str(column)
-    dates = [column for column in table.columns if _kind(table[column]) == "dates"]
-    if len(dates) == 1:
-        return str(dates[0])
-    first = table.columns[0]
-    if _kind(table[first]) == "text":
-        head = [text for text in table[first].head(3).to_list() if text]
-        try:
-            text_times([str(text) for text in head])
-        except (ValueError, IndexError):
-            return None
-        return str(first) if head and all(any(mark in str(text) for mark in ":-./") for text in head) else None
-    return None
-
-
-def _kind(series: Any) -> str:
-    """numbers, text, or dates; otherwise why it is no column of a signal."""
-    nw = narwhals()
-    dtype = series.dtype
-    if dtype.is_numeric() or dtype == nw.Boolean:
-        return "numbers" if series.null_count() < len(series) else "it is empty"
-    if dtype in (nw.Datetime, nw.Date, nw.Duration):
-        return "dates"
-    if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object):
-        texts = series.drop_nulls()
-        if not len(texts):
-            return "it is empty"
-        head = texts.head(200).to_list()
-        measured = [str(value) for value in head if str(value).strip().lower() not in NOT_MEASURED]
-        if not measured:
-            return "numbers" if len(texts) > len(head) else "it is empty"
-        return "numbers" if any(_is_float(text) for text in measured) else "text"
-    if str(dtype) == "Unknown":
-        return "it is empty"
-    return f"it holds {dtype}"
-
-
-def _is_float(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text
-
-
-def _floats(series: Any, place: Place) -> Floats:
-    """The column as numbers, NaN where it was not measured; a word among numbers is refused with its place."""
-    nw = narwhals()
-    if series.dtype.is_numeric() or series.dtype == nw.Boolean:
-        return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
-    floats = np.full(len(series), np.nan)
-    for row, value in enumerate(series.to_list()):
-        text = "" if value is None else str(value).strip()
-        if text.lower() in NOT_MEASURED:
-            continue
-        if not _is_float(text):
-            raise SignalError(
-                f"{place(row)}: expected a number in column {series.name!r}, got {_short(text)}; "
-                "leave the field empty where nothing was measured"
-            )
-        floats[row] = float(text)
-    return floats
-
-
-def _counts(numbers: Floats) -> bool:
-    """Whether numbers count 0, 1, 2, ... or 1, 2, 3, ..."""
-    return bool(len(numbers) and numbers[0] in (0, 1) and (np.diff(numbers) == 1).all())
-
-
-def _is_counter_id(table: Any, roles: _Roles, options: ReadOptions) -> bool:
-    """An id that is another in every row and only counts is no id: the rows are samples of one recording."""
-    if options.id is not None or roles.label is not None or len(table) < 2 or _numbered_names(roles.channels):
-        return False
-    series = table[roles.id]
-    if not series.dtype.is_numeric() or len(roles.channels) > MANY_COLUMNS:
-        return False
-    return _counts(np.asarray(series.cast(narwhals().Float64).to_numpy()))
-
-
-def _row_is_a_signal(table: Any, roles: _Roles, rows: str | None) -> bool:
+def _row_is_a_signal(table: Any, roles: Roles, rows: str | None) -> bool:
+    numbered, plain = numbered_names(roles.numbers), plain_numbers(roles.numbers)
+    many = len(roles.numbers) > MANY_COLUMNS
     if roles.id is not None:
-        unique = table[roles.id].n_unique() == len(table)
-        return unique and (
-            _numbered_names(roles.channels) or _plain_numbers(roles.channels) or len(roles.channels) > MANY_COLUMNS
-        )
+        return (numbered or plain or many) and table[roles.id].n_unique() == len(table)
     if rows is not None:
         return rows == "signals"
-    if _numbered_names(roles.channels):
-        return True
-    return _plain_numbers(roles.channels) and (roles.label is not None or len(roles.channels) > MANY_COLUMNS)
+    return numbered or (plain and (roles.label is not None or many))
 
 
-def _numbered_names(names: Sequence[str]) -> bool:
-    """t0, t1, t2, ... or times such as 0.0, 0.02, 0.04: names of samples, not of channels."""
-    if len(names) < 2:
-        return False
-    numbers = [NUMBERED.fullmatch(name) for name in names]
-    if all(numbers):
-        places = [int(match[1]) for match in numbers if match]
-        return all(after == before + 1 for before, after in zip(places, places[1:], strict=False))
-    return name_step(names) is not None and not all(name.isdigit() for name in names)
-
-
-def _plain_numbers(names: Sequence[str]) -> bool:
-    return len(names) > 1 and names[0] in ("0", "1") and all(name.isdigit() for name in names)
-
-
-def name_step(names: Sequence[str]) -> float | None:
-    """The step of names that are evenly growing numbers."""
-    try:
-        numbers = np.asarray([float(name) for name in names])
-    except ValueError:
-        return None
-    steps = np.diff(numbers)
-    even = len(steps) and steps[0] > 0 and np.allclose(steps, steps[0], rtol=1e-3)
-    return float(np.mean(steps)) if even else None
-
-
-def _wide(table: Any, name: str, roles: _Roles, options: ReadOptions, place: Place) -> TableReading:
-    """Each row a signal of one channel."""
-    values = np.stack([_floats(table[column], place) for column in roles.channels], axis=1).astype(np.float32)
-    step_s = None if _plain_numbers(roles.channels) else name_step(roles.channels)
+def _wide(table: Any, roles: Roles, options: ReadOptions, place: Place, *, padded: bool) -> TableReading:
+    """Each row a signal of one channel; of padded rows what is not measured at their end is cut off."""
+    values = _values(table, roles, place)
+    step_s = None if plain_numbers(roles.numbers) else name_step(roles.numbers)
     rate_hz = options.rate_hz if step_s is None else 1 / step_s
-    ids = [str(row) for row in range(len(table))] if roles.id is None else _texts(table, roles.id, place)
-    units = None if options.units is None else (options.unit("", 0) or "",)
+    ids = [str(row) for row in range(len(table))] if roles.id is None else texts_of(table, roles.id, place)
+    unit = options.unit("", 0)
     signals = []
-    for row, id in enumerate(ids):
-        measured = np.flatnonzero(~np.isnan(values[row]))
-        length = int(measured[-1]) + 1 if len(measured) else values.shape[1]
-        signals.append(Signal.from_array(values[row, :length], id, rate_hz, units=units))
-    notes = [f"each of the {len(table)} rows is a signal of {len(roles.channels)} samples of one channel"]
-    notes += [_rate_note(rate_hz, "the names of the columns" if step_s else "the rate given")]
-    labels = None if roles.label is None else np.asarray(_texts(table, roles.label, place))
-    metadata = _row_metadata(table, roles, range(len(table)))
+    for id, row in zip(ids, values, strict=True):
+        measured = np.flatnonzero(~np.isnan(row))
+        own = row[: measured[-1] + 1] if padded and len(measured) else row
+        signals.append(Signal.from_array(own, id, rate_hz, units=unit and (unit,)))
+    rate = _rate_note(rate_hz, "the names of the columns" if step_s else "the rate given")
+    notes = [f"each of the {len(table)} rows is a signal of {len(roles.numbers)} samples of one channel", rate]
+    labels = None if roles.label is None else np.asarray(texts_of(table, roles.label, place), dtype=str)
+    columns = {column: table[column].cast(narwhals().String).to_list() for column in roles.texts}
+    metadata = tuple(
+        {name: str(texts[row]) for name, texts in columns.items() if texts[row] is not None} for row in range(len(ids))
+    )
     return TableReading(tuple(signals), labels, metadata, (*notes, *_skip_notes(roles)), roles.id is None)
 
 
-def _long(table: Any, name: str, roles: _Roles, options: ReadOptions, place: Place) -> TableReading:
+def _values(table: Any, roles: Roles, place: Place) -> npt.NDArray[np.float32]:
+    values = np.empty((len(table), len(roles.numbers)), dtype=np.float32)
+    with np.errstate(over="ignore"):  # beyond float32 is inf, which Signal refuses
+        for n, column in enumerate(roles.numbers):
+            values[:, n] = floats(table[column], place)
+    return values
+
+
+def _long(table: Any, name: str, roles: Roles, options: ReadOptions, place: Place) -> TableReading:
     """Rows are samples: of one recording, or of the one that the id names."""
     groups = _groups(table, roles.id, name, place)
+    understood = [_layout_note(roles, len(groups), len(table))]
     times = None if roles.time is None else _times(table, roles.time, options, place)
-    values = np.empty((len(table), len(roles.channels)), dtype=np.float32)
-    with np.errstate(over="ignore"):  # beyond float32 is inf, which Signal refuses
-        for n, column in enumerate(roles.channels):
-            values[:, n] = _floats(table[column], place)
-    names, units = _names_and_units(roles, options)
+    if times is not None:
+        whole, groups = groups, _by_session(groups, times)
+        understood += _session_notes(whole, groups)
+    values, (names, units) = _values(table, roles, place), names_and_units(roles, options)
     signals: list[Signal] = []
-    notes: list[str] = [_layout_note(roles, len(groups), len(table))]
+    notes: dict[str, list[str]] = {}
     for id, rows in groups.items():
         part = values if rows is None else values[rows]
-        signal, said = _recording(part, id, times, rows, names, units, roles.time, options)
-        signals.append(signal)
-        notes += [f"{id}: {note}" if len(groups) > 1 and said else note for note in said]
-    firsts = [0 if rows is None else int(rows[0]) for rows in groups.values()]
-    labels = _long_labels(table, roles, groups, place)
-    metadata = _constant_texts(table, roles, groups, firsts)
-    return TableReading(tuple(signals), labels, metadata, (*_unique(notes), *_skip_notes(roles)))
+        timed = _timed(None if times is None else times.of(rows), id, roles.time, options)
+        start = None if timed.clock is None else timed.clock.start_time
+        part = part if timed.clock is None else timed.clock.regrid(part)
+        signals.append(Signal.from_array(part, id, timed.rate_hz, names, start_time=start, units=units))
+        for note in timed.notes:
+            notes.setdefault(note, []).append(id)
+    labels, metadata = _long_labels(table, roles, groups, place), _constant_texts(table, roles, groups)
+    understood += [*_merged(notes, len(groups)), *_skip_notes(roles)]
+    return TableReading(tuple(signals), labels, metadata, tuple(understood))
 
 
-def _recording(
-    values: npt.NDArray[np.float32],
-    id: str,
-    times: Times | None,
-    rows: npt.NDArray[np.int64] | None,
-    names: Sequence[str],
-    units: Sequence[str] | None,
-    column: str | None,
-    options: ReadOptions,
-) -> tuple[Signal, list[str]]:
+@dataclass(frozen=True, eq=False)
+class TimedRows:
+    """The rate of a recording, the clock on which its rows lie (None: they follow each other), and what to say."""
+
+    rate_hz: float | None
+    clock: EvenClock | None
+    notes: tuple[str, ...]
+
+
+def _timed(times: Times | None, id: str, column: str | None, options: ReadOptions) -> TimedRows:
+    given = _rate_note(options.rate_hz, "the rate given")
     if times is None:
-        note = _rate_note(options.rate_hz, "the rate given")
-        return Signal.from_array(values, id, options.rate_hz, names, units=units), [note]
-    own = times if rows is None else Times(times.seconds[rows], times.start_time, times.source)
-    counted = _counting(own)
-    if counted is not None:
-        note = f"column {column!r} counts samples, {_rate_note(options.rate_hz, 'the rate given')}"
-        return Signal.from_array(counted.regrid(values), id, options.rate_hz, names, units=units), [
-            note,
-            *counted.notes,
-        ]
-    clock = even_clock(own, f"recording {id!r}")
-    said = [f"{clock.rate_hz:g} Hz from column {column!r} ({times.source})", *clock.notes]
+        return TimedRows(options.rate_hz, None, (given,))
+    if _are_sample_numbers(times):
+        clock = even_clock(times, f"recording {id!r}")
+        notes = (f"times in {column!r} count samples; {given}", *clock.notes)
+        return TimedRows(options.rate_hz, clock, notes)
+    clock = even_clock(times, f"recording {id!r}")
+    notes = (f"{clock.rate_hz:.10g} Hz from column {column!r} ({times.source})", *clock.notes)
     if options.rate_hz is not None and abs(options.rate_hz / clock.rate_hz - 1) > 1e-6:
-        said.append(f"the rate given, {options.rate_hz:g} Hz, is not used: the times say {clock.rate_hz:g} Hz")
-    signal = Signal.from_array(clock.regrid(values), id, clock.rate_hz, names, start_time=clock.start_time, units=units)
-    return signal, said
+        notes += (f"the rate given, {options.rate_hz:g} Hz, is not used: the times say {clock.rate_hz:g} Hz",)
+    return TimedRows(clock.rate_hz, clock, notes)
 
 
-def _counting(times: Times) -> EvenClock | None:
-    """The clock of times that are 0, 1, 2, ... or 1, 2, 3, ...: numbers of samples, not seconds."""
-    seconds = times.seconds[np.isfinite(times.seconds)]
-    if times.source != "seconds" or not len(seconds) or (seconds != np.round(seconds)).any():
-        return None
-    ordered = np.sort(seconds)
-    if ordered[0] not in (0, 1) or (
-        len(ordered) > 1 and (np.median(np.diff(ordered)) != 1 or not np.diff(ordered).all())
-    ):
-        return None
-    if len(ordered) == 1:
-        return EvenClock(1.0, 1, np.zeros(1, np.int64), np.zeros(1, np.int64), None, None, ())
-    return even_clock(times, "the sample numbers")
+def _are_sample_numbers(times: Times) -> bool:
+    """Whether times are 0, 1, 2, ... or 1, 2, 3, ..., perhaps with holes: numbers of samples, not seconds."""
+    seconds = np.sort(times.seconds[np.isfinite(times.seconds)])
+    if times.source != "seconds" or not len(seconds) or seconds[0] not in (0, 1):
+        return False
+    steps = np.diff(seconds)
+    whole = bool((seconds == np.round(seconds)).all() and steps.all())
+    return whole and (not len(steps) or float(np.median(steps)) == 1)
 
 
 def _times(table: Any, column: str, options: ReadOptions, place: Place) -> Times:
     nw, series = narwhals(), table[column]
-    unit = _time_unit(column, options)
+    unit = time_unit(column, options)
     if series.dtype.is_numeric():
-        return numeric_times(series.cast(nw.Float64).to_numpy(), unit)
+        return numeric_times(np.asarray(series.cast(nw.Float64).to_numpy()), unit)
     if series.dtype == nw.Duration:
-        return Times(series.to_numpy().astype("timedelta64[ns]").astype(np.float64) * 1e-9, None, "durations")
+        ticks = series.to_numpy().astype("timedelta64[ns]")
+        return Times(np.where(np.isnat(ticks), np.nan, ticks.astype(np.float64) * 1e-9), None, "durations")
     if series.dtype in (nw.Datetime, nw.Date):
         zone = getattr(series.dtype, "time_zone", None)
         plain = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zone else series
-        return datetime_times(plain.to_numpy().astype("datetime64[ns]"), _zone(zone))
-    texts = [None if text is None else str(text) for text in series.to_list()]
-    if all(text is None or not text.strip() or _is_float(text) for text in texts):
-        return numeric_times(np.asarray([float(text) if text and text.strip() else np.nan for text in texts]), unit)
+        return datetime_times(plain.to_numpy().astype("datetime64[us]"), _zone(zone))
+    texts = [None if text is None else str(text).strip() for text in series.to_list()]
+    words = [row for row, text in enumerate(texts) if text and not is_float(text)]
+    if not words:
+        return numeric_times(np.asarray([float(text) if text else np.nan for text in texts]), unit)
     try:
+        if 2 * len(words) < sum(map(bool, texts)):
+            raise TimeTextError(words[0], str(texts[words[0]]))
         return text_times(texts)
     except TimeTextError as error:
         raise SignalError(
-            f"{place(error.row)}: expected a time in column {column!r}, got {_short(error.text)}; "
+            f"{place(error.row)}: expected a time in column {column!r}, got {short(error.text)}; "
             "write numbers or ISO times such as 2026-05-01T12:00:00.5"
         ) from error
 
 
-def _zone(name: str | None) -> Any:
-    if name is None:
-        return None
-    if name.upper() in ("UTC", "Z"):
-        return timezone.utc
+def _zone(name: str | None) -> tzinfo | None:
+    if name is None or name.upper() in ("UTC", "Z"):
+        return timezone.utc if name else None
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -485,61 +227,56 @@ def _zone(name: str | None) -> Any:
         return timezone.utc
 
 
-def _time_unit(column: str, options: ReadOptions) -> str | None:
-    """The unit that the options or the column's name say."""
-    if isinstance(options.units, Mapping) and column in options.units:
-        unit = unit_of(options.units[column])
-        if unit is None:
-            raise ConfigError(
-                f"the unit of the time column {column!r} is s, ms, us or ns, got {options.units[column]!r}"
-            )
-        return unit
-    lower = column.strip().lower()
-    plain, unit_text = _unit_split(column)
-    match = TIME_UNIT_IN_NAME.fullmatch(lower)
-    return unit_of(match[2] if match else unit_text or plain)
-
-
-def _groups(table: Any, id: str | None, name: str, place: Place) -> dict[str, npt.NDArray[np.int64] | None]:
-    """The rows of each recording, in the order in which ids first appear; None: all rows."""
+def _groups(table: Any, id: str | None, name: str, place: Place) -> Groups:
+    """The rows of each recording, in the order in which ids first appear."""
     if id is None:
         return {name: None}
-    nw = narwhals()
-    _check_filled(table, id, place)
-    ids = table.select(nw.col(id).cast(nw.String).alias("__id"))
-    unique = ids["__id"].unique(maintain_order=True).to_list()
-    codes = {text: code for code, text in enumerate(unique)}
-    places = np.fromiter((codes[text] for text in ids["__id"].to_list()), dtype=np.int64, count=len(table))
+    texts = texts_of(table, id, place)
+    codes = {text: code for code, text in enumerate(dict.fromkeys(texts))}
+    places = np.fromiter((codes[text] for text in texts), dtype=np.int64, count=len(texts))
     order = np.argsort(places, kind="stable")
-    ends = np.searchsorted(places[order], np.arange(len(unique) + 1))
-    return {text: order[ends[n] : ends[n + 1]] for n, text in enumerate(unique)}
+    ends = np.searchsorted(places[order], np.arange(len(codes) + 1))
+    return {text: order[ends[n] : ends[n + 1]] for text, n in codes.items()}
 
 
-def _check_filled(table: Any, column: str, place: Place) -> None:
+def _by_session(groups: Groups, times: Times) -> Groups:
+    """The groups, each that has long holes as several."""
+    parted: Groups = {}
+    for id, rows in groups.items():
+        own = sessions(times.of(rows))
+        if len(own) == 1:
+            parted[id] = rows
+            continue
+        for n, part in enumerate(own, start=1):
+            parted[f"{id}/{n}"] = part if rows is None else rows[part]
+    return parted
+
+
+def _session_notes(whole: Groups, parted: Groups) -> list[str]:
+    parts = [id for id in parted if id not in whole]
+    return [f"holes longer than all that was measured part it: {listed(parts)}"] if parts else []
+
+
+def texts_of(table: Any, column: str, place: Place) -> list[str]:
+    """A column as text; an empty field is refused with its place."""
     nw = narwhals()
-    missing = table[column].is_null() | table[column].cast(nw.String).is_in(["nan", "NaN"])
-    if missing.any():
-        row = missing.to_list().index(True)
-        raise SignalError(f"{place(row)}: column {column!r} is empty; give every row its {column}")
+    texts = table[column].cast(nw.String).to_list()
+    for row, text in enumerate(texts):
+        if text is None or text != text or str(text) in ("nan", "NaN"):
+            raise SignalError(f"{place(row)}: column {column!r} is empty; give every row its {column}")
+    return [str(text) for text in texts]
 
 
-def _texts(table: Any, column: str, place: Place) -> list[str]:
-    _check_filled(table, column, place)
-    return [str(text) for text in table[column].cast(narwhals().String).to_list()]
-
-
-def _long_labels(
-    table: Any, roles: _Roles, groups: Mapping[str, npt.NDArray[np.int64] | None], place: Place
-) -> npt.NDArray[np.str_] | None:
+def _long_labels(table: Any, roles: Roles, groups: Groups, place: Place) -> Labels | None:
     """One label for each recording; a label that changes within the only one is left out and said so."""
     if roles.label is None:
         return None
-    texts = np.asarray(_texts(table, roles.label, place), dtype=object)
+    texts = np.asarray(texts_of(table, roles.label, place), dtype=object)
     labels = []
     for id, rows in groups.items():
         own = list(dict.fromkeys(texts if rows is None else texts[rows]))
-        if len(own) > 1 and rows is None:
-            roles.skipped[roles.label] = f"it changes within the recording ({_listed(own)})"
+        if len(own) > 1 and roles.id is None:
+            roles.skipped[roles.label] = f"it changes within the recording ({listed(own)})"
             return None
         if len(own) > 1:
             raise SignalError(f"signal {id!r} has two labels, {own[0]!r} and {own[1]!r}; give it one")
@@ -547,83 +284,41 @@ def _long_labels(
     return np.asarray(labels, dtype=str)
 
 
-def _constant_texts(
-    table: Any, roles: _Roles, groups: Mapping[str, npt.NDArray[np.int64] | None], firsts: Sequence[int]
-) -> tuple[Mapping[str, str], ...]:
+def _constant_texts(table: Any, roles: Roles, groups: Groups) -> tuple[Mapping[str, str], ...]:
     """Columns of text that say the same throughout a recording, as its metadata."""
     metadata: list[dict[str, str]] = [{} for _ in groups]
     for column in roles.texts:
         texts = np.asarray(table[column].cast(narwhals().String).to_list(), dtype=object)
-        constant = all(len(set(texts if rows is None else texts[rows])) == 1 for rows in groups.values())
-        if not constant:
+        sets = [set(texts if rows is None else texts[rows]) for rows in groups.values()]
+        if any(len(own) > 1 for own in sets):
             roles.skipped[column] = "it holds text that changes within a recording"
             continue
-        for row, first in zip(metadata, firsts, strict=True):
-            if texts[first] is not None:
-                row[column] = str(texts[first])
+        for row, own in zip(metadata, sets, strict=True):
+            text = own.pop()
+            if text is not None:
+                row[column] = str(text)
     return tuple(metadata)
 
 
-def _row_metadata(table: Any, roles: _Roles, rows: Sequence[int]) -> tuple[Mapping[str, str], ...]:
-    columns = {column: table[column].cast(narwhals().String).to_list() for column in roles.texts}
-    return tuple({name: str(texts[row]) for name, texts in columns.items() if texts[row] is not None} for row in rows)
-
-
-def _names_and_units(roles: _Roles, options: ReadOptions) -> tuple[list[str], list[str] | None]:
-    if all(column.isdigit() for column in roles.channels):  # a table without names
-        names = list(options.channels or ())
-        units = [options.unit(name, n) or "" for n, name in enumerate(names or roles.channels)]
-        return names, units if any(units) else None
-    split = [_unit_split(column) for column in roles.channels]
-    names = [plain for plain, _ in split]
-    if len(set(names)) < len(names):
-        names = list(roles.channels)
-    units = [options.unit(name, n) or unit for n, (name, (_, unit)) in enumerate(zip(names, split, strict=True))]
-    return names, units if any(units) else None
-
-
-def _unit_split(column: str) -> tuple[str, str]:
-    """`ax [g]` -> ax and g. In round brackets only what is known to be a unit: `ECG (lead II)` is a name."""
-    match = UNIT_IN_NAME.fullmatch(column)
-    if match is None or not match[1]:
-        return column, ""
-    if match[2] is not None:
-        return match[1], match[2].strip()
-    return (match[1], match[3].strip()) if match[3].strip() in PLAIN_UNITS else (column, "")
-
-
-def _layout_note(roles: _Roles, recordings: int, rows: int) -> str:
-    channels = f"{len(roles.channels)} channel{'s' * (len(roles.channels) > 1)}"
+def _layout_note(roles: Roles, recordings: int, rows: int) -> str:
+    channels = f"{len(roles.numbers)} channel{'s' * (len(roles.numbers) > 1)}"
     if roles.id is None:
         return f"one recording of {channels}, {rows} rows are its samples"
     return f"{recordings} recording{'s' * (recordings > 1)} of {channels}, named by column {roles.id!r}"
 
 
 def _rate_note(rate_hz: float | None, source: str) -> str:
-    return "rate not known: a sample counts as a second" if rate_hz is None else f"{rate_hz:g} Hz from {source}"
+    return NO_RATE if rate_hz is None else f"{rate_hz:.10g} Hz from {source}"
 
 
-def _skip_notes(roles: _Roles) -> list[str]:
-    return [f"column {column!r} left out: {why}" for column, why in roles.skipped.items()]
+def _skip_notes(roles: Roles) -> list[str]:
+    return [f"{LEFT_OUT}{column!r} is left out: {why}" for column, why in roles.skipped.items()]
 
 
-def _unique(notes: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(notes))
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = ", ..." if len(names) > NAMES_SHOWN else ""
-    return f"{', '.join(map(str, names[:NAMES_SHOWN]))}{more}"
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:37]}...")
-
-
-def narwhals() -> Any:
-    """The library, or a line that says how to get it."""
-    try:
-        import narwhals
-    except ImportError as error:
-        raise MissingExtraError("narwhals", "frames", "reading a table") from error
-    return narwhals
+def _merged(notes: Mapping[str, Sequence[str]], recordings: int) -> list[str]:
+    """Each note once, with the recordings that it is said of unless these are all."""
+    merged = []
+    for note, ids in notes.items():
+        more = f" and {len(ids) - IDS_SHOWN} more" if len(ids) > IDS_SHOWN else ""
+        merged.append(note if len(ids) == recordings else f"{', '.join(ids[:IDS_SHOWN])}{more}: {note}")
+    return merged

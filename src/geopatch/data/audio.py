@@ -79,6 +79,14 @@ def read_audio(path: str | Path, id: str | None = None) -> Signal:
         raise DataError(f"{path}: {error}") from error
 
 
+def audio_tags(path: Path) -> dict[str, str]:
+    """What a sound file says of itself: title, artist, date, comment and the like."""
+    soundfile = _soundfile()
+    with soundfile.SoundFile(str(path)) as sound:
+        tags: dict[str, str] = sound.copy_metadata()
+    return {name: text.strip() for name, text in tags.items() if text.strip()}
+
+
 def read_frames(path: str | Path, config: AudioConfig | None = None, id: str | None = None) -> Signal:
     """The frames of one file; what is wrong with it names the file."""
     config = config or AudioConfig()

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from geopatch.columns import narwhals
 from geopatch.data.archive import read_arff, read_ts, read_tsv
-from geopatch.data.audio import read_audio
+from geopatch.data.array_files import read_arrays, read_npy, read_npz
+from geopatch.data.audio import audio_tags, read_audio
 from geopatch.data.collection import Collection
-from geopatch.data.delimited import line_of, load_polars, read_delimited
+from geopatch.data.delimited import load_polars, read_delimited, read_dialect
+from geopatch.data.edf import read_edf
+from geopatch.data.file_reading import (
+    FileReading,
+    Reader,
+    from_collection,
+    from_signal,
+    from_table,
+    one_line,
+)
+from geopatch.data.json_files import read_json
 from geopatch.data.physionet import read_wfdb, wfdb_metadata, wfdb_parts
-from geopatch.data.recording import Recording
-from geopatch.data.tables import read_npz
+from geopatch.data.source import check_claim
 from geopatch.errors import DataError
-from geopatch.frames import ReadOptions, TableReading, narwhals, read_table
+from geopatch.frames import read_table
+from geopatch.read_options import NONE, ReadOptions
 from geopatch.signal import Signal
 
-
-@dataclass(frozen=True, eq=False)
-class FileReading:
-    """The recordings of a file, before they are named by its path."""
-
-    recordings: tuple[Recording, ...]
-    labels: npt.NDArray[np.str_] | None = None
-    metadata: tuple[Mapping[str, Any], ...] = ()
-    notes: tuple[str, ...] = ()
-    numbered: bool = False  # the ids only count the signals of the file
-
-
-Reader = Callable[[Path, str, ReadOptions], FileReading]
+ARCHIVE_FORM = "one in each row, its class first, as in the UCR archive"
 
 
 def companions(path: Path) -> tuple[Path, ...]:
@@ -47,97 +44,103 @@ def is_companion(path: Path, names: set[Path]) -> bool:
 
 
 def text_table(path: Path, id: str, options: ReadOptions) -> FileReading:
-    """Commas, semicolons, tabs or blanks between fields; without a header perhaps the archive's form."""
-    table = read_delimited(path)
-    if table.dialect.rows_are_signals(path.stem):
-        return _archive_rows(path, id, options, table.dialect.separator)
+    """Commas, semicolons, tabs, bars or blanks between fields; without a header perhaps the archive's form."""
+    dialect = read_dialect(path)
+    if dialect.rows_are_signals(path.stem) and not dialect.decimal_comma:
+        return from_collection(read_tsv(path, dialect.separator), options, ARCHIVE_FORM)
+    named = tuple(name for name in (options.id,) if name and name.lower() != NONE)
+    table = read_delimited(path, named)
     frame = narwhals().from_native(table.frame, eager_only=True)
-    reading = read_table(frame, id, options, place=lambda row: f"line {line_of(path, table, row)}")
-    return _table_reading(replace(reading, notes=(*table.notes, *reading.notes)))
-
-
-def _archive_rows(path: Path, id: str, options: ReadOptions, separator: str) -> FileReading:
-    return _collection(read_tsv(path, separator), options, "each row is a signal, its class first, as in the archive")
+    return from_table(read_table(frame, id, options, place=table.place), table.notes)
 
 
 def parquet(path: Path, id: str, options: ReadOptions) -> FileReading:
     """A Parquet file."""
     polars = load_polars("reading a Parquet file")
-    return _frame(path, id, options, polars, "Parquet", polars.read_parquet)
+    return _frame(path, id, options, polars, "Parquet", polars.scan_parquet)
 
 
-def _frame(path: Path, id: str, options: ReadOptions, polars: Any, what: str, read: Callable[..., Any]) -> FileReading:
+def feather(path: Path, id: str, options: ReadOptions) -> FileReading:
+    """A Feather or Arrow file."""
+    polars = load_polars("reading a Feather file")
+    return _frame(path, id, options, polars, "Feather (version 2)", polars.scan_ipc)
+
+
+def json_lines(path: Path, id: str, options: ReadOptions) -> FileReading:
+    """A row in each line, as a JSON object."""
+    polars = load_polars("reading JSON lines")
+    return _frame(path, id, options, polars, "JSON lines", polars.scan_ndjson)
+
+
+def _frame(path: Path, id: str, options: ReadOptions, polars: Any, what: str, scan: Callable[..., Any]) -> FileReading:
+    """What a file of polars holds; its rows are counted by its own head before they are read."""
     try:
-        frame = read(path)
-    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
-        reason = str(error).partition("\n")[0]
-        raise DataError(f"{path.name} cannot be read as {what}: {reason}; write it again") from error
-    return _table_reading(read_table(narwhals().from_native(frame, eager_only=True), id, options))
-
-
-def _table_reading(reading: TableReading) -> FileReading:
-    recordings = tuple(Recording(signal, signal.id) for signal in reading.signals)
-    return FileReading(recordings, reading.labels, reading.metadata, reading.notes, reading.numbered)
+        lazy = scan(path)
+        if what != "JSON lines":
+            rows, columns = int(lazy.select(polars.len()).collect().item()), len(lazy.collect_schema())
+            check_claim(path, 8 * rows * columns)
+        frame = lazy.collect()
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path.name} cannot be read as {what}: {one_line(error)}; write it again") from error
+    return from_table(read_table(narwhals().from_native(frame, eager_only=True), id, options))
 
 
 def archive(read: Callable[[Path], Collection]) -> Reader:
     """A reader of one of the archive's formats."""
 
     def reader(path: Path, id: str, options: ReadOptions) -> FileReading:
-        return _collection(read(path), options, "each row is a signal, as in the archive")
+        return from_collection(read(path), options, "one in each row, as in the UEA/UCR archive")
 
     return reader
 
 
-def _collection(collection: Collection, options: ReadOptions, note: str) -> FileReading:
-    signals = [_completed(signal, options) for signal in collection.signals]
-    numbered = [signal.id for signal in signals] == [str(n) for n in range(len(signals))]
-    recordings = tuple(Recording(signal, signal.id) for signal in signals)
-    return FileReading(recordings, collection.labels, ({},) * len(signals), (note, _rate_note(signals[0])), numbered)
-
-
-def _completed(signal: Signal, options: ReadOptions) -> Signal:
-    """The signal with the rate and units that were given, where it has none of its own."""
-    rate_hz = options.rate_hz if signal.rate_hz is None else signal.rate_hz
-    units = signal.units
-    if options.units is not None:
-        names = signal.channels or ("",) * signal.values.shape[1]
-        own = units or ("",) * len(names)
-        units = tuple(options.unit(name, n) or own[n] for n, name in enumerate(names))
-    signal = replace(signal, rate_hz=rate_hz, units=units)
-    return signal if options.channels is None else _chosen(signal, options.channels)
-
-
-def _chosen(signal: Signal, channels: tuple[str, ...]) -> Signal:
-    if signal.channels:
-        return signal.arranged(channels)
-    return replace(signal, channels=channels) if len(channels) == signal.values.shape[1] else signal
-
-
-def _rate_note(signal: Signal) -> str:
-    return "rate not known: a sample counts as a second" if signal.rate_hz is None else f"{signal.rate_hz:g} Hz"
-
-
 def audio(path: Path, id: str, options: ReadOptions) -> FileReading:
-    """The sound itself, between -1 and 1."""
-    signal = _completed(read_audio(path, id), options)
-    return FileReading((Recording(signal, id),), None, ({},), (f"sound, {_rate_note(signal)} by its header",))
+    """The sound itself, between -1 and 1, and its tags."""
+    return from_signal(read_audio(path, id), options, ["sound"], audio_tags(path))
 
 
 def wfdb(path: Path, id: str, options: ReadOptions) -> FileReading:
     """A WFDB record, with its beats and rhythms where it has annotations."""
-    recording, notes = read_wfdb(path.with_suffix("")), ["WFDB record"]
-    signal = replace(_completed(recording.signal, options), id=id)
-    if len(recording.beat_samples):
-        notes.append(f"{len(recording.beat_samples)} annotated beats")
-    notes.append(f"{_rate_note(signal)} by its header")
-    metadata = wfdb_metadata(path)
-    return FileReading((replace(recording, signal=signal),), None, (metadata,), tuple(notes))
+    recording = read_wfdb(path.with_suffix(""))
+    reading = from_signal(replace(recording.signal, id=id), options, ["WFDB record"], wfdb_metadata(path))
+    beats = len(recording.beat_samples)
+    notes = (*reading.notes, f"{beats} annotated beats") if beats else reading.notes
+    return replace(reading, recordings=(replace(recording, signal=reading.recordings[0].signal),), notes=notes)
+
+
+def npy(path: Path, id: str, options: ReadOptions) -> FileReading:
+    """An array (T,) or (T, C) is one recording, (N, T, C) are N signals."""
+    array = read_npy(path)
+    if array.ndim == 3:
+        signals = tuple(Signal.from_array(values, str(n)) for n, values in enumerate(array))
+        return from_collection(Collection(id, signals), options, f"one in each of the {len(array)} parts of the array")
+    if array.ndim not in (1, 2):
+        raise DataError(f"{path.name}: expected an array (T,), (T, C) or (N, T, C), got {array.ndim} dimensions")
+    signal = Signal.from_array(array, id)
+    return from_signal(signal, options, [f"one recording, an array of {' x '.join(map(str, array.shape))}"])
 
 
 def npz(path: Path, id: str, options: ReadOptions) -> FileReading:
-    """The arrays of a NumPy archive."""
-    return _collection(read_npz(path), options, "array X, a signal in each row")
+    """`X` with a signal in each row; or columns of equal length as in a table; or one array."""
+    arrays = read_arrays(path)
+    plain = {name: array for name, array in arrays.items() if array.ndim and array.dtype.kind in "fiubMmU"}
+    if any(name in arrays for name in ("X", "X_train")) or not plain:
+        return from_collection(read_npz(path), options, "one in each row of the array X")
+    rate_hz = next(
+        (float(arrays[name]) for name in ("rate_hz", "fs") if name in arrays and arrays[name].size == 1), None
+    )
+    options = replace(options, rate_hz=options.rate_hz or rate_hz)
+    if len(plain) == 1:
+        name, array = next(iter(plain.items()))
+        if array.ndim > 2 or array.dtype.kind in "MmU":
+            raise DataError(f"{path.name}: expected array {name!r} as (T,) or (T, C) numbers, or signals as X")
+        return from_signal(Signal.from_array(array, id), options, [f"one recording, array {name!r}"])
+    if len({array.shape for array in plain.values()}) > 1 or next(iter(plain.values())).ndim > 1:
+        raise DataError(f"{path.name}: expected X, one array, or columns of equal length, got {', '.join(plain)}")
+    frame = load_polars("reading columns of an .npz file").DataFrame(plain)
+    return from_table(read_table(narwhals().from_native(frame, eager_only=True), id, options))
 
 
 FORMATS: dict[str, Reader] = {
@@ -145,8 +148,16 @@ FORMATS: dict[str, Reader] = {
     ".tsv": text_table,
     ".txt": text_table,
     ".parquet": parquet,
+    ".feather": feather,
+    ".arrow": feather,
+    ".jsonl": json_lines,
+    ".ndjson": json_lines,
+    ".json": read_json,
+    ".npy": npy,
     ".npz": npz,
     ".hea": wfdb,
+    ".edf": read_edf,
+    ".bdf": read_edf,
     ".wav": audio,
     ".flac": audio,
     ".mp3": audio,

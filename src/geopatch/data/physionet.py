@@ -16,7 +16,7 @@ from geopatch.data.recording import AAMI, Recording, WindowConfig, cut_windows
 from geopatch.data.source import Report, reported
 from geopatch.errors import DataError, MissingExtraError, SignalError, one_of
 from geopatch.signal import Signal
-from geopatch.timeline import NO_DATE
+from geopatch.times import NO_DATE
 
 # The lists of de Chazal, O'Dwyer and Reilly (2004), paced records left out. Records 201 (DS1) and 202 (DS2) are of one
 # patient; no other patient is on both sides.

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from geopatch.data.archive import read_arff, read_ts, read_tsv
+from geopatch.data.array_files import holds_split, read_npz_split
 from geopatch.data.collection import Collection, WindowSet, WindowSplit
 from geopatch.data.reading import RecordingFile, read_recordings
-from geopatch.data.tables import holds_split, read_npz_split
+from geopatch.dataframes import is_frame
 from geopatch.errors import DataError, SignalError
-from geopatch.frames import ReadOptions
+from geopatch.inputs import read_frame
+from geopatch.signal import Signal
+from geopatch.read_options import ReadOptions
 
 # The first of these that a folder has for both train and test is read.
 ARCHIVE: dict[str, Callable[[Path], Collection]] = {
@@ -25,6 +28,7 @@ ARCHIVE: dict[str, Callable[[Path], Collection]] = {
     ".txt": read_tsv,
 }
 N_NAMES_SHOWN = 5
+FRAME = "frame"  # what a frame is called, which has no name of its own
 
 
 def read(
@@ -81,16 +85,29 @@ def read(
         (units,) if isinstance(units, str) else units if isinstance(units, Mapping) or units is None else tuple(units),
         rate_hz,
     )
+    if is_frame(path):
+        return _from_frame(path, options)
     name = Path(path)
     readings = list(read_recordings(name, options))
     return _one_collection(name, readings)
 
 
+def _from_frame(frame: Any, options: ReadOptions) -> Collection:
+    readings = read_frame(frame, FRAME, options)
+    labels = [reading.labels for reading in readings if reading.labels is not None]
+    return Collection(
+        FRAME,
+        tuple(signal for reading in readings for signal in reading.signals),
+        np.concatenate(labels) if len(labels) == len(readings) else None,
+        tuple(row for reading in readings for row in reading.metadata),
+        tuple(dict.fromkeys(note for reading in readings for note in reading.notes)),
+    )
+
+
 def _one_collection(path: Path, readings: Sequence[RecordingFile]) -> Collection:
     signals = [signal for reading in readings for signal in reading.signals]
-    if not path.is_dir() and len(readings) == 1:  # the ids of one file stand alone
-        prefix = f"{readings[0].file.id}/"
-        signals = [replace(signal, id=signal.id.removeprefix(prefix)) for signal in signals]
+    if not path.is_dir() and _only_count(readings[0].file.id, signals):  # the numbers of one file stand alone
+        signals = [replace(signal, id=str(n)) for n, signal in enumerate(signals)]
     labelled = all(reading.labels is not None for reading in readings)
     labels = (
         np.concatenate([reading.labels for reading in readings if reading.labels is not None]) if labelled else None
@@ -105,6 +122,10 @@ def _one_collection(path: Path, readings: Sequence[RecordingFile]) -> Collection
         )
     except SignalError as error:
         raise DataError(f"{path.name}: {error}") from error
+
+
+def _only_count(name: str, signals: Sequence[Signal]) -> bool:
+    return [signal.id for signal in signals] == [f"{name}/{n}" for n in range(len(signals))]
 
 
 def _notes(readings: Sequence[RecordingFile]) -> Iterator[str]:

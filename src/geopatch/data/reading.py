@@ -1,7 +1,7 @@
 """Reading: every file of a folder, one at a time, as recordings with what was understood of it.
 
-`list_files` finds what can be read, `read_file` reads one; `read_recordings` is both. A folder may be larger than memory:
-only one file's recordings are held.
+`list_files` finds what can be read, `read_file` reads one; `read_recordings` is both. A folder may be larger than
+memory: only one file's recordings are held.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from geopatch.data.formats import FORMATS, FileReading, companions, is_companion
 from geopatch.data.recording import Recording
 from geopatch.data.source import check_file
 from geopatch.errors import DataError, GeoPatchError, MissingExtraError
-from geopatch.frames import ReadOptions
+from geopatch.read_options import ReadOptions
 from geopatch.signal import Signal
 
 Value = str | int | float | bool
@@ -77,7 +77,8 @@ class RecordingFile:
     metadata : tuple of mapping
         What headers, columns of text, the sidecar table and the path say of each recording.
     notes : tuple of str
-        What was understood, as sentences: layout, rate and where it comes from, jitter, holes, what was left out and why.
+        What was understood, as sentences: layout, rate and where it comes from, jitter, holes, what was left out and
+        why.
     """
 
     file: InputFile
@@ -100,7 +101,7 @@ def list_files(paths: str | Path | Iterable[str | Path], skip: Skip | None = Non
     paths : path or iterable of paths
         Files, folders with everything below them, or WFDB records by their names without a suffix.
     skip : callable, optional
-        Told of every file of a folder that is of no format that is known. A file that was named itself is refused.
+        Called with every file of a folder that is of no known format. One that was named itself is refused.
     """
     several = [paths] if isinstance(paths, (str, Path)) else list(paths)
     files: list[InputFile] = []
@@ -136,8 +137,8 @@ def read_recordings(
     options : ReadOptions, optional
         What the files do not say themselves.
     skip : callable, optional
-        Told of each file that cannot be read, with the error that names it; the others are read. By default the error is
-        raised.
+        Called with each file that cannot be read and the error that names it; the others are read. By default the
+        error is raised.
     """
     for file in list_files(paths, skip):
         try:
@@ -212,7 +213,8 @@ def _named_recordings(file: InputFile, reading: FileReading) -> RecordingFile:
     """With the file's id before those that only count, and within a folder before all that are the file's own."""
     recordings = reading.recordings
     ids = [recording.signal.id for recording in recordings]
-    if reading.numbered or (file.within_folder and ids != [file.id]):
+    own = all(id == file.id or id.startswith(f"{file.id}/") for id in ids)
+    if reading.numbered or (file.within_folder and not own):
         recordings = tuple(
             replace(recording, signal=replace(recording.signal, id=f"{file.id}/{recording.signal.id}"))
             for recording in recordings
