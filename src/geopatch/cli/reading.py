@@ -10,21 +10,30 @@ import click
 from geopatch.errors import ConfigError
 
 if TYPE_CHECKING:
-    from geopatch.frames import ReadOptions
+    from geopatch.read_options import ReadOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FLAGS = (
     click.option("--time", "time_column", metavar="NAME", help="The column of times; none where there is none."),
-    click.option("--id", "id_column", metavar="NAME", help="The column that names the recording of each row, or none."),
     click.option("--channels", metavar="NAME,NAME,...", help="The channels to read, in this order; by default all."),
     click.option("--units", metavar="UNIT,UNIT,...", help="Units of the channels in their order, or NAME=UNIT."),
     click.option("--rate-hz", type=float, help="Samples a second, for files that do not say it."),
 )
 
 
+ID_FLAG = click.option(
+    "--id", "id_column", metavar="NAME", help="The column that names the recording of each row, or none."
+)
+
+
 def read_flags(command: Command) -> Command:
     """Flags for `read_options`."""
+    return file_flags(ID_FLAG(command))
+
+
+def file_flags(command: Command) -> Command:
+    """The same without --id, which says something else of a query."""
     for flag in reversed(FLAGS):
         command = flag(command)
     return command
@@ -32,11 +41,11 @@ def read_flags(command: Command) -> Command:
 
 def read_options(flags: Mapping[str, Any]) -> ReadOptions:
     """What the flags say."""
-    from geopatch.frames import ReadOptions
+    from geopatch.read_options import ReadOptions
 
     channels = flags["channels"]
     names = None if channels is None else tuple(name.strip() for name in channels.split(",") if name.strip())
-    return ReadOptions(flags["time_column"], flags["id_column"], names, _units(flags["units"]), flags["rate_hz"])
+    return ReadOptions(flags["time_column"], flags.get("id_column"), names, _units(flags["units"]), flags["rate_hz"])
 
 
 def _units(text: str | None) -> Mapping[str, str] | tuple[str, ...] | None:

@@ -63,10 +63,15 @@ def print_hits(hits: Sequence[Hit]) -> None:
 def _hit_table(hits: Sequence[Hit]) -> Table:
     from rich.markup import escape
 
+    from geopatch.times import time_text
+
     table = _plain_table()
     table.add_column("#", justify="right")
     table.add_column("id", overflow="fold")
     table.add_column("record", overflow="fold")
+    timed = any(hit.start_time is not None for hit in hits)
+    if timed:
+        table.add_column("time", no_wrap=True)
     for name in ("start s", "stop s", hits[0].scorer):
         table.add_column(name, justify="right", no_wrap=True)
     known = hits[0].chance is not None
@@ -85,7 +90,8 @@ def _hit_table(hits: Sequence[Hit]) -> Table:
         radius = [] if hit.certificate is None else [_radius(hit.certificate.radius)]
         about = ", ".join(f"{name}={value}" for name, value in hit.metadata.items())
         numbers = [f"{hit.start_s:g}", f"{hit.stop_s:g}", f"{hit.score:.3f}", *chance, *radius, *tempo]
-        table.add_row(str(hit.rank), escape(hit.id), escape(hit.record), *numbers, escape(about))
+        when = ["" if hit.start_time is None else time_text(hit.start_time)] if timed else []
+        table.add_row(str(hit.rank), escape(hit.id), escape(hit.record), *when, *numbers, escape(about))
     return table
 
 

@@ -16,12 +16,12 @@ from geopatch.data.metadata import MetadataTable, PathPattern
 from geopatch.data.reading import InputFile, list_files
 from geopatch.engines.place import Place
 from geopatch.errors import ConfigError, DataError, MissingExtraError, NotFoundError
-from geopatch.frames import ReadOptions
 from geopatch.gallery import Gallery
 from geopatch.gallery.facts import FILE, FileFacts
 from geopatch.indexing.settings import IndexReport, IndexSettings, Listener, Paths
 from geopatch.indexing.survey import OVERLAP, Reader, Survey, audio_of, survey_files
 from geopatch.indexing.taking import Taker
+from geopatch.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from geopatch.estimator import GeoPatch

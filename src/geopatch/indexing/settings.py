@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from geopatch.data.metadata import MetadataTable, PathPattern
 from geopatch.errors import ConfigError, at_least
-from geopatch.frames import ReadOptions
+from geopatch.read_options import ReadOptions
 
 Paths: TypeAlias = str | Path | Sequence[str | Path]
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.errors import GalleryError, MissingExtraError
 from geopatch.scoring import SCORERS
 from geopatch.search.certificate import Certificate
 from geopatch.search.explain import Explanation, Tokens, explain_tokens
 from geopatch.signal import Signal
-from geopatch.timeline import NO_DATE
+from geopatch.times import time_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +130,8 @@ class Hit:
         assert self.evidence is not None, "a hit of a search has its evidence"
         token_score, matches = explain_tokens(self.scorer, self.evidence.query, self.evidence.hit)
         note = SCORERS[self.scorer].note
-        return Explanation(
-            self.scorer, self.score, self.cosine, token_score, matches, self.evidence.path_s, note, self.tempo
-        )
+        path_s = self.evidence.path_s
+        return Explanation(self.scorer, self.score, self.cosine, token_score, matches, path_s, note, self.tempo, self)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them.
@@ -143,12 +146,6 @@ class Hit:
         plain = {name: getattr(self, name) for name in names}
         when = None if self.start_time is None else self.start_time.isoformat()
         return {**plain, "start_time": when, "metadata": dict(self.metadata), "certificate": certificate}
-
-
-def time_text(moment: datetime) -> str:
-    """A wall-clock time for people, to the hundredth of a second; without a date where there is none."""
-    text = f"{moment:%H:%M:%S}.{moment.microsecond // 10_000:02d}" if moment.microsecond else f"{moment:%H:%M:%S}"
-    return text if moment.date() == NO_DATE.date() else f"{moment:%Y-%m-%d} {text}"
 
 
 class Hits(list[Hit]):
@@ -175,3 +172,68 @@ class Hits(list[Hit]):
     def __init__(self, hits: Iterable[Hit] = (), notes: Iterable[str] = ()) -> None:
         super().__init__(hits)
         self.notes = tuple(notes)
+
+    def to_frame(self) -> Any:
+        """The hits as a table.
+
+        Returns
+        -------
+        polars.DataFrame
+            A row for each hit: rank, id, record, start and stop in seconds, wall-clock time, score, chance, and a
+            column for each name of the metadata.
+
+        Raises
+        ------
+        MissingExtraError
+            When polars is not installed.
+        """
+        try:
+            import polars
+        except ImportError as error:
+            raise MissingExtraError("polars", "frames", "hits as a frame") from error
+        names = ("rank", "id", "record", "start_s", "stop_s", "start_time", "score", "chance")
+        fields = dict.fromkeys(name for hit in self for name in hit.metadata if name not in names)
+        columns = {name: [getattr(hit, name) for hit in self] for name in names}
+        columns |= {name: [hit.metadata.get(name) for hit in self] for name in fields}
+        return polars.DataFrame(columns, strict=False)
+
+    def plot(self, k: int = 9, title: str = "") -> Figure:
+        """Draw the query and the best hits over it, all channels.
+
+        Parameters
+        ----------
+        k : int, default=9
+            How many hits to draw.
+        title : str, optional
+            What stands above; by default what ranked them.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        GalleryError
+            When there is no hit, or the values of the query or of a hit are not known.
+        """
+        from geopatch.plot.alignment import search_hits
+
+        query = self[0].query_window if self else None
+        if query is None:
+            raise GalleryError("there is nothing to draw: no hit, or the gallery keeps no values of the query")
+        return search_hits(query, self[:k], title or f"nearest by {self[0].scorer}")
+
+    def _repr_html_(self) -> str:
+        from geopatch.notebook import sparkline, table
+
+        rows = [
+            {
+                **{name: getattr(hit, name) for name in ("rank", "record", "start_s", "stop_s", "score", "chance")},
+                "time": None if hit.start_time is None else time_text(hit.start_time),
+                "window": "" if hit.window is None else sparkline(hit.window.values),
+                **hit.metadata,
+            }
+            for hit in self
+        ]
+        return table(rows, "; ".join(self.notes))

@@ -7,7 +7,7 @@ from datetime import datetime, time, timedelta
 from typing import TypeAlias
 
 from geopatch.errors import ConfigError
-from geopatch.timeline import NO_DATE
+from geopatch.times import NO_DATE
 
 Moment: TypeAlias = float | str | time | datetime
 
