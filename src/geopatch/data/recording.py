@@ -128,8 +128,9 @@ def cut_windows(name: str, recordings: Sequence[Recording], config: WindowConfig
     labels: dict[str, list[str]] = {target: [] for target in TARGETS}
     for recording in recordings:
         prepared = prepare(recording, config)
+        observed = prepared.signal.observed
         for start, stop in spans(prepared.signal.length, config):
-            if not prepared.signal.observed[start:stop].any():
+            if not observed[start:stop].any():
                 continue  # nothing was measured there
             windows.append(prepared.signal.window(start, stop))
             for target, label in targets(prepared, start, stop).items():
@@ -207,7 +208,8 @@ def detect_beats(signal: Signal) -> Samples:
 
 def aami_class(symbols: Labels) -> str:
     """V if any ventricular beat is among them, else S, else F, else Q, else N."""
-    return next((name for name in NAMING_ORDER if np.isin(symbols, list(AAMI[name])).any()), "N")
+    present = set(symbols.tolist())
+    return next((name for name in NAMING_ORDER if not present.isdisjoint(AAMI[name])), "N")
 
 
 def _rhythm(recording: Recording, start: int, stop: int) -> str:

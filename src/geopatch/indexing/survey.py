@@ -26,7 +26,7 @@ from geopatch.signal import Signal, channel_text
 
 SURVEY_FILES = 24
 FIT_WINDOWS, LABELLED_WINDOWS = 4096, 20_000  # that a model is fitted on, without labels and with
-KEPT_BYTES = 96 * 2**20
+KEPT_BYTES = 32 * 2**20
 OVERLAP = 0.5
 NAMED_SHARE = 0.9  # of the recordings, that must have the same channel names for these to count
 
