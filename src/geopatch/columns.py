@@ -151,7 +151,7 @@ def kind_of(series: Any) -> str:
         measured = [text for text in head if text.strip().lower() not in NOT_MEASURED]
         if not measured:
             return "empty"
-        return "numbers" if 2 * sum(map(is_float, measured)) > len(measured) else "text"
+        return "numbers" if 2 * sum(map(is_float, measured)) >= len(measured) else "text"
     return f"it holds {dtype}"
 
 

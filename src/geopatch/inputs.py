@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.arrays import as_array
+from geopatch.columns import find_roles
 from geopatch.dataframes import as_tables, is_frame
 from geopatch.errors import SignalError
 from geopatch.frames import LEFT_OUT, TableReading, read_table
@@ -53,6 +54,14 @@ def frame_labels(frame: Any) -> npt.NDArray[np.str_] | None:
     """The label of each signal that `from_frame` gives, in the same order; None without a `label` column."""
     labels = [reading.labels for reading in _readings(frame, ReadOptions())]
     return None if any(own is None for own in labels) else np.concatenate([own for own in labels if own is not None])
+
+
+def has_ids(X: Any) -> bool:
+    """Whether what is given is a frame that names its signals, by a column, an index or over its columns."""
+    if not is_frame(X):
+        return False
+    tables = as_tables(X)
+    return None not in tables or find_roles(tables[None], ReadOptions(), counters=False).id is not None
 
 
 def read_frame(frame: Any, name: str, options: ReadOptions) -> list[TableReading]:

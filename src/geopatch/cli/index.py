@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from geopatch.cli import options
-from geopatch.cli.reading import read_flags, read_options
+from geopatch.cli.reading import metadata_flags, read_flags, read_options
 
 if TYPE_CHECKING:
     from geopatch.indexing.settings import IndexReport
@@ -25,8 +25,7 @@ NAMES_SHOWN = 3
 @click.option("--whole", is_flag=True, help="Make each recording one window.")
 @click.option("--overlap", type=float, help="Share of a window that the next one repeats.  [default: 0.5]")
 @click.option("--band-hz", type=(float, float), metavar="LOW HIGH", help="Filter recordings and queries to this band.")
-@click.option("--metadata", type=click.Path(path_type=Path), help="Table with a row for each recording or file.")
-@click.option("--metadata-from-path", metavar="PATTERN", help='Metadata in folder names, as in "{site}/{subject}/*".')
+@metadata_flags
 @click.option("--labels", metavar="COLUMN", help="Metadata that says what is alike: trains a half beside the kernels.")
 @click.option("--prune", is_flag=True, help="Remove what came from files that are gone.")
 @read_flags
@@ -40,7 +39,7 @@ def command(
     overlap: float | None,
     band_hz: tuple[float, float] | None,
     metadata: Path | None,
-    metadata_from_path: str | None,
+    pattern: str | None,
     labels: str | None,
     prune: bool,
     device: str,
@@ -66,7 +65,7 @@ def command(
         overlap=overlap,
         band_hz=band_hz,
         table=None if metadata is None else MetadataTable.read(metadata),
-        pattern=None if metadata_from_path is None else PathPattern(metadata_from_path),
+        pattern=None if pattern is None else PathPattern(pattern),
         labels=labels,
         prune=prune,
         device=device,

@@ -86,7 +86,7 @@ def command(
     from geopatch.gallery import Gallery
 
     pictures = [] if figure is None else _pictures(figure)
-    own = {name: flags.pop(name) for name in ("time_column", "channels", "units", "rate_hz")}
+    own = {name: flags.pop(name) for name in ("time", "channels", "units", "rate_hz")}
     search_options = SearchOptions(**flags, windows=bool(pictures))
     estimator = None if model is None else _load(model, device)
     with Gallery.open(gallery, model=estimator, read_only=True, device=device) as opened:

@@ -47,7 +47,10 @@ def read_delimited(path: Path, texts: tuple[str, ...] = ()) -> TextTable:
     if frame is None:
         frame = _mended(polars, path, rows, dialect, kept)
     notes.append(_note(dialect))
-    return TextTable(path, dialect, _without_blank_end(frame), tuple(notes))
+    frame = _without_blank_end(frame)
+    if b'"' not in rows and rows.count(_mark(dialect)) != frame.height * (dialect.columns - 1):
+        frame = _without_cut_line(path, rows, dialect, frame, notes)
+    return TextTable(path, dialect, frame, tuple(notes))
 
 
 def read_dialect(path: Path) -> Dialect:
@@ -108,7 +111,7 @@ def _parsed(polars: Any, rows: bytes, dialect: Dialect, schema: dict[str, Any] |
         return polars.read_csv(
             io.BytesIO(rows),
             has_header=False,
-            separator="\t" if dialect.separator == " " else dialect.separator,
+            separator=_mark(dialect).decode(),
             decimal_comma=dialect.decimal_comma,
             null_values=MISSING,
             comment_prefix="#",
@@ -142,7 +145,7 @@ def _as_numbers(polars: Any, path: Path, column: Any, dialect: Dialect) -> Any:
     numbers = plain.cast(polars.Float64, strict=False)
     missing = text.is_null() | text.str.to_lowercase().is_in(list(NOT_MEASURED))
     bad = numbers.is_null() & ~missing
-    if 2 * int(bad.sum()) >= len(column) - int(missing.sum()):
+    if 2 * int(bad.sum()) > len(column) - int(missing.sum()):
         return column
     if bad.any():
         row = int(bad.arg_max())
@@ -151,13 +154,31 @@ def _as_numbers(polars: Any, path: Path, column: Any, dialect: Dialect) -> Any:
     return numbers
 
 
+def _mark(dialect: Dialect) -> bytes:
+    return b"\t" if dialect.separator == " " else dialect.separator.encode()
+
+
+def _without_cut_line(path: Path, rows: bytes, dialect: Dialect, frame: Any, notes: list[str]) -> Any:
+    """Refuse a line with fewer fields than the others; the last one may be cut off and is left out."""
+    short = [(line, len(fields)) for line, fields in _records(rows, dialect) if len(fields) < dialect.columns]
+    short = [(line, count) for line, count in short if count > 0]
+    if not short:
+        return frame
+    line, count = short[0]
+    if len(short) > 1 or line < rows.rstrip().count(b"\n") + 1:
+        came = f"expected {dialect.columns} fields, as in the first line, got {count}"
+        raise DataError(f"{path.name} line {line + dialect.first_row}: {came}; mend the line")
+    notes.append("the last line is cut off and left out")
+    return frame.head(frame.height - 1)
+
+
 def _records(rows: bytes, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """The fields of each row that is no comment, and the line at which it ends."""
-    separator = "\t" if dialect.separator == " " else dialect.separator
-    reader = csv.reader(io.StringIO(rows.decode("utf-8", "replace"), newline=""), delimiter=separator)
+    text = io.StringIO(rows.decode("utf-8", "replace"), newline="")
+    reader = csv.reader(text, delimiter=_mark(dialect).decode())
     try:
         for fields in reader:
-            if fields and not fields[0].startswith("#"):
+            if any(fields) and not fields[0].startswith("#"):
                 yield reader.line_num, fields
     except csv.Error:
         return

@@ -23,13 +23,14 @@ from geopatch.data.file_reading import (
     one_line,
 )
 from geopatch.data.json_files import read_json
-from geopatch.data.physionet import read_wfdb, wfdb_metadata, wfdb_parts
 from geopatch.data.source import check_claim
+from geopatch.data.wfdb_records import read_record, wfdb_metadata, wfdb_parts
 from geopatch.errors import DataError
 from geopatch.frames import read_table
 from geopatch.read_options import NONE, ReadOptions
 from geopatch.signal import Signal
 
+AUDIO = (".wav", ".flac", ".mp3", ".ogg")
 ARCHIVE_FORM = "one in each row, its class first, as in the UCR archive"
 
 
@@ -40,7 +41,7 @@ def companions(path: Path) -> tuple[Path, ...]:
 
 def is_companion(path: Path, names: set[Path]) -> bool:
     """Whether a file belongs to another one, such as the data of a WFDB header."""
-    return path.with_suffix(".hea") in names
+    return path.suffix.lower() != ".hea" and path.with_suffix(".hea") in names
 
 
 def text_table(path: Path, id: str, options: ReadOptions) -> FileReading:
@@ -103,7 +104,7 @@ def audio(path: Path, id: str, options: ReadOptions) -> FileReading:
 
 def wfdb(path: Path, id: str, options: ReadOptions) -> FileReading:
     """A WFDB record, with its beats and rhythms where it has annotations."""
-    recording = read_wfdb(path.with_suffix(""))
+    recording = replace(read_record(path.with_suffix("")), subject=id)
     reading = from_signal(replace(recording.signal, id=id), options, ["WFDB record"], wfdb_metadata(path))
     beats = len(recording.beat_samples)
     notes = (*reading.notes, f"{beats} annotated beats") if beats else reading.notes
@@ -125,21 +126,18 @@ def npy(path: Path, id: str, options: ReadOptions) -> FileReading:
 def npz(path: Path, id: str, options: ReadOptions) -> FileReading:
     """`X` with a signal in each row; or columns of equal length as in a table; or one array."""
     arrays = read_arrays(path)
+    rates = [arrays.pop(name) for name in ("rate_hz", "fs") if name in arrays and "X" not in arrays]
     plain = {name: array for name, array in arrays.items() if array.ndim and array.dtype.kind in "fiubMmU"}
-    if any(name in arrays for name in ("X", "X_train")) or not plain:
+    if "X" in arrays or "X_train" in arrays or not plain:
         return from_collection(read_npz(path), options, "one in each row of the array X")
-    rate_hz = next(
-        (float(arrays[name]) for name in ("rate_hz", "fs") if name in arrays and arrays[name].size == 1), None
-    )
-    options = replace(options, rate_hz=options.rate_hz or rate_hz)
-    if len(plain) == 1:
-        name, array = next(iter(plain.items()))
-        if array.ndim > 2 or array.dtype.kind in "MmU":
-            raise DataError(f"{path.name}: expected array {name!r} as (T,) or (T, C) numbers, or signals as X")
-        return from_signal(Signal.from_array(array, id), options, [f"one recording, array {name!r}"])
-    if len({array.shape for array in plain.values()}) > 1 or next(iter(plain.values())).ndim > 1:
+    rate_hz = float(rates[0].reshape(())) if rates and rates[0].size == 1 and rates[0].dtype.kind in "fiu" else None
+    name, first = next(iter(plain.items()))
+    if len(plain) == 1 and first.ndim < 3 and first.dtype.kind not in "MmU":
+        return from_signal(Signal.from_array(first, id, rate_hz), options, [f"one recording, array {name!r}"])
+    if len(plain) == 1 or len({array.shape for array in plain.values()}) > 1 or first.ndim > 1:
         raise DataError(f"{path.name}: expected X, one array, or columns of equal length, got {', '.join(plain)}")
     frame = load_polars("reading columns of an .npz file").DataFrame(plain)
+    options = replace(options, rate_hz=options.rate_hz or rate_hz)
     return from_table(read_table(narwhals().from_native(frame, eager_only=True), id, options))
 
 
@@ -158,10 +156,7 @@ FORMATS: dict[str, Reader] = {
     ".hea": wfdb,
     ".edf": read_edf,
     ".bdf": read_edf,
-    ".wav": audio,
-    ".flac": audio,
-    ".mp3": audio,
-    ".ogg": audio,
+    **dict.fromkeys(AUDIO, audio),
     ".ts": archive(read_ts),
     ".arff": archive(read_arff),
 }

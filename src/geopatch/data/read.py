@@ -17,8 +17,8 @@ from geopatch.data.reading import RecordingFile, read_recordings
 from geopatch.dataframes import is_frame
 from geopatch.errors import DataError, SignalError
 from geopatch.inputs import read_frame
-from geopatch.signal import Signal
 from geopatch.read_options import ReadOptions
+from geopatch.signal import Signal
 
 # The first of these that a folder has for both train and test is read.
 ARCHIVE: dict[str, Callable[[Path], Collection]] = {

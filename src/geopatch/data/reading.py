@@ -19,6 +19,7 @@ import numpy.typing as npt
 from geopatch.data.formats import FORMATS, FileReading, companions, is_companion
 from geopatch.data.recording import Recording
 from geopatch.data.source import check_file
+from geopatch.data.wfdb_records import wfdb_segments
 from geopatch.errors import DataError, GeoPatchError, MissingExtraError
 from geopatch.read_options import ReadOptions
 from geopatch.signal import Signal
@@ -170,8 +171,8 @@ def _named(path: Path) -> InputFile:
 
 def _in_folder(folder: Path, skip: Skip | None) -> list[InputFile]:
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and not _hidden(path.relative_to(folder)))
-    readable = [path for path in paths if suffix_of(path) in FORMATS]
-    names = set(paths)
+    names, segments = set(paths), wfdb_segments(paths)
+    readable = [path for path in paths if suffix_of(path) in FORMATS and path not in segments]
     for path in paths:
         if skip is not None and suffix_of(path) not in FORMATS and not is_companion(path, names):
             skip(InputFile(path, path.stem, (path,), True), _unknown(path))

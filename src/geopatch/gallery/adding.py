@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from geopatch.data.collection import UNKNOWN
 from geopatch.data.front_end import FrontEnd
 from geopatch.data.recording import Recording, WindowConfig, cut_windows
-from geopatch.dataframes import is_frame
 from geopatch.engines.about import About, check_encoder
 from geopatch.engines.engine import Engine
 from geopatch.engines.entry import Channels, Entries, Metadata, entries_from, fitting_layout
 from geopatch.errors import ExistsError, GalleryError, one_of
 from geopatch.gallery.facts import RECORD, RecordFacts
 from geopatch.gallery.store import BATCH, Report, shown
-from geopatch.inputs import as_signals
+from geopatch.inputs import as_signals, has_ids
 from geopatch.signal import LazySignals, Signal
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class Batches:
 
     def _numbered(self, items: Any) -> Sequence[Signal]:
         """Signals; those that came without an id are numbered on from the last entry that was ever written."""
-        if isinstance(items, (Signal, LazySignals)) or (is_frame(items) and _names_signals(items)):
+        if isinstance(items, (Signal, LazySignals)) or has_ids(items):
             return as_signals(items)
         if isinstance(items, Iterable) and not hasattr(items, "__array__") and not isinstance(items, (str, bytes)):
             items = list(items)
@@ -218,12 +217,6 @@ def cut_recording(recording: Recording | Signal, window: WindowConfig | None, ab
     columns = [(name, column.tolist()) for name, column in cut.targets.items()]
     labels = [{name: values[n] for name, values in columns if values[n] != UNKNOWN} for n in range(len(cut))]
     return RecordingWindows(signals, labels)
-
-
-def _names_signals(frame: Any) -> bool:
-    """Whether a frame has ids of its own, in a column or an index, and does not only count its signals."""
-    signals = as_signals(frame)
-    return "id" in getattr(frame, "columns", ()) or [one.id for one in signals] != [str(n) for n in range(len(signals))]
 
 
 def _are_entries(items: Any) -> bool:
