@@ -94,12 +94,12 @@ class Rows:
         self.refresh()
 
     def put(self, entries: Entries) -> None:
+        packed = [(entry_row(entries, n), detail_row(entries, n)) for n in range(len(entries))]  # others may go on
         with self.writing() as connection:
             check_encoder(self.refresh(), entries.encoder, "these entries")
             _delete(connection, entries.ids)
-            for n in range(len(entries)):
-                place = _insert(connection, entry_row(entries, n))
-                connection.execute(INSERT_DETAIL, (place, *detail_row(entries, n)))
+            for entry, detail in packed:
+                connection.execute(INSERT_DETAIL, (_insert(connection, entry), *detail))
 
     def remove(self, ids: Sequence[str]) -> int:
         with self.writing() as connection:

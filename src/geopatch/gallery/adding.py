@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import chain, islice
@@ -185,15 +186,31 @@ def write_signals(
     one_of("existing", existing, EXISTING)
     batches = Batches(gallery.engine, lambda: gallery.model, existing, keep_windows, keep_metadata)
     written = 0
-    for batch in batches.of(items, metadata):
-        if batches.new_facts:
-            gallery.engine.write_documents(RECORD, batches.new_facts)
-            batches.new_facts = {}
-        gallery.engine.put(batch)
-        written += len(batch)
+    for size in _written(gallery.engine, batches, items, metadata):
+        written += size
         if report is not None:
             report(written)
     return written
+
+
+def _written(engine: Engine, batches: Batches, items: Any, metadata: Iterable[Metadata] | None) -> Iterator[int]:
+    """The size of each batch when it is on disk; the next one is encoded while it is written."""
+
+    def write(batch: Entries, facts: dict[str, str | None]) -> int:
+        if facts:
+            engine.write_documents(RECORD, facts)
+        engine.put(batch)
+        return len(batch)
+
+    with ThreadPoolExecutor(1, "geopatch-adding") as thread:
+        pending: Future[int] | None = None
+        for batch in batches.of(items, metadata):
+            facts, batches.new_facts = batches.new_facts, {}
+            if pending is not None:
+                yield pending.result()
+            pending = thread.submit(write, batch, facts)
+        if pending is not None:
+            yield pending.result()
 
 
 @dataclass(frozen=True)

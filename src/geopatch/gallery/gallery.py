@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from geopatch.data.front_end import FrontEnd
+from geopatch.data.front_end import CARD_FIELD, FrontEnd
 from geopatch.data.recording import Recording, WindowConfig
 from geopatch.engines.about import About, about_model, check_encoder
 from geopatch.engines.engine import Engine
@@ -453,6 +454,9 @@ class Gallery(EntryStore):
         windows = StoredWindows(self.engine)
         settings = estimator if estimator is not None else self.model or GeoPatch(device=self._device)
         model: GeoPatch = clone(settings).fit(windows)
+        front = FrontEnd.of(self.model)
+        if front is not None:  # its windows were made by it
+            model.card_ = replace(model.card_, data={**model.card_.data, CARD_FIELD: front.as_dict()})
         about, indexed = about_model(model), self.info().indexed
         self.engine.rewrite(about, _packed(model), encoded_anew(self.engine, model, about, report))
         self._model = (about.encoder, model)

@@ -96,7 +96,7 @@ class Taker:
             self.gallery.engine.write_documents(FILE, {file.id: None})
             return
         self._note(file, replace(facts, windows=len(ids), whole=not refusals))
-        (self.report.added if old is None or not old.windows else self.report.changed).append(file.id)
+        (self.report.added if fresh else self.report.changed).append(file.id)
 
     def _note(self, file: InputFile, facts: FileFacts) -> None:
         self.gallery.engine.write_documents(FILE, {file.id: facts.as_text()})
@@ -107,7 +107,8 @@ class Taker:
         """How many of its recordings were refused, and the ids of all windows of the others."""
         refusals, ids, count = 0, set[str](), len(reading.recordings)
         for n, (recording, row) in enumerate(zip(reading.recordings, labelled_rows(reading), strict=True)):
-            own = {**row, **facts.rows.get(recording.signal.id, {}), "file": file.path.name}
+            named = {} if file.path.stem == recording.signal.id else {"file": file.path.name}
+            own = {**row, **facts.rows.get(recording.signal.id, {}), **named}
             place = share + width * n / count, width / count
             try:
                 ids |= self._write_recording(recording, own, facts, *place)
@@ -126,7 +127,7 @@ class Taker:
         signal = recording.signal.at_rate(about.rate_hz) if self.front.window_s is None else recording.signal
         config = self.front.window(about.rate_hz or signal.rate_hz, signal.duration_s)
         windows = cut_recording(arranged(recording, about.channels), config, about)
-        rows = [checked_metadata({**labels, **row}) for labels in windows.labels]
+        rows = [checked_metadata({**_beyond_id(labels, signal.id), **row}) for labels in windows.labels]
         before, total = self.report.written, len(windows.signals)
 
         def progress(written: int) -> None:
@@ -163,3 +164,8 @@ class Taker:
     def _refuse(self, file: InputFile, error: GeoPatchError) -> None:
         text = " ".join(str(error).split())
         self.listener.refuse(text if file.path.name in text else f"{file.path}: {text}")
+
+
+def _beyond_id(labels: Mapping[str, str], record: str) -> dict[str, str]:
+    """Labels of a window without a subject that only repeats the name of its record."""
+    return {name: value for name, value in labels.items() if (name, value) != ("subject", record)}
