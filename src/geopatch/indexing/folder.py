@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from geopatch.data.front_end import CARD_FIELD, FrontEnd
 from geopatch.data.metadata import MetadataTable, PathPattern
@@ -18,7 +18,8 @@ from geopatch.engines.place import Place
 from geopatch.errors import ConfigError, DataError, MissingExtraError, NotFoundError
 from geopatch.gallery import Gallery
 from geopatch.gallery.facts import FILE, FileFacts
-from geopatch.indexing.settings import IndexReport, IndexSettings, Listener, Paths
+from geopatch.indexing.held import held_files, is_held
+from geopatch.indexing.settings import IndexReport, IndexSettings, Listener
 from geopatch.indexing.survey import OVERLAP, Reader, Survey, audio_of, survey_files
 from geopatch.indexing.taking import Taker
 from geopatch.read_options import ReadOptions
@@ -30,7 +31,7 @@ SUFFIX = ".gallery"  # of the place beside a folder, where none is given
 
 
 def index(
-    paths: Paths,
+    paths: Any,
     place: Place | None = None,
     *,
     window_s: float | None = None,
@@ -56,8 +57,9 @@ def index(
 
     Parameters
     ----------
-    paths : path or sequence of paths
-        A folder with everything below it, or files. `docs/data.md` lists the formats.
+    paths : path, sequence of paths, frame, Collection or signals
+        A folder with everything below it, or files; `docs/data.md` lists the formats. Or recordings in memory: a frame
+        as `geopatch.read` takes it, what it returns, or signals.
     place : path or str, optional
         The gallery, as in `Gallery.create`; by default beside the folder, its name with ``.gallery`` behind it.
     window_s : float, optional
@@ -130,7 +132,7 @@ def index(
 
 
 def index_files(
-    paths: Paths, place: Place, settings: IndexSettings, listener: Listener, *, progress: bool = False
+    paths: Any, place: Place, settings: IndexSettings, listener: Listener, *, progress: bool = False
 ) -> IndexReport:
     """Bring a gallery to what files hold, and say what became of each."""
     report = IndexReport(str(place))
@@ -140,7 +142,10 @@ def index_files(
         listener.refuse(line)
 
     telling = replace(listener, refuse=refuse)
-    files = list_files(paths, lambda _file, error: refuse(str(error)))
+    if is_held(paths):
+        files = held_files(paths, settings.reading)
+    else:
+        files = list_files(paths, lambda _file, error: refuse(str(error)))
     if not files:
         raise DataError("there is no file to index; give a folder of recordings")
     reader = Reader(settings, audio_of(files))
@@ -158,7 +163,7 @@ def index_files(
     return report
 
 
-def _beside(paths: Paths) -> Path:
+def _beside(paths: Any) -> Path:
     if isinstance(paths, (str, Path)) and Path(paths).is_dir():
         return Path(paths).resolve().with_name(f"{Path(paths).resolve().name}{SUFFIX}")
     raise ConfigError("say where the gallery goes: a place is only chosen for one folder")

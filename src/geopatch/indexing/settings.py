@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TypeAlias
 
 from geopatch.data.metadata import MetadataTable, PathPattern
 from geopatch.errors import ConfigError, at_least
 from geopatch.read_options import ReadOptions
-
-Paths: TypeAlias = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from geopatch.data.metadata import with_metadata
 from geopatch.data.reading import InputFile, RecordingFile, read_file
 from geopatch.data.recording import Recording, prepare, spans
 from geopatch.errors import DataError, SignalError
+from geopatch.indexing.held import HeldFile
 from geopatch.indexing.length import SEGMENT, propose_length
 from geopatch.indexing.settings import IndexSettings, Listener
 from geopatch.signal import Signal, channel_text
@@ -44,7 +45,8 @@ class Reader:
         """The recordings of a file, sound as frames, with its metadata."""
         if file.id in self.kept:
             return self.kept[file.id]
-        reading = with_metadata(read_file(file, self.settings.reading), self.settings.table, self.settings.pattern)
+        reading = file.reading() if isinstance(file, HeldFile) else read_file(file, self.settings.reading)
+        reading = with_metadata(reading, self.settings.table, self.settings.pattern)
         if self.audio is not None and is_sound(file):
             reading = _framed(reading, self.audio)
         size = _size(reading)
