@@ -17,6 +17,7 @@ from geopatch.signal import Signal, rate_text
 
 SUFFIXES = (".flac", ".wav")
 FEATURES = ("logmel", "mfcc")
+NORMALISE = ("utterance", "none")
 RANGE_DB = 80.0  # what lies further below the loudest band of an utterance counts as silence
 SIZE_UNKNOWN = (0, 0xFFFFFFFF)  # what writers that stream leave in a RIFF header
 
@@ -31,9 +32,11 @@ class AudioConfig:
     window_s: float = 0.025
     hop_s: float = 0.010
     rate_hz: float = 16000.0  # of the sound; other rates are refused
+    normalise: str = "utterance"  # each channel to mean 0 and spread 1 over the utterance; "none" keeps decibels
 
     def __post_init__(self) -> None:
         one_of("features", self.features, FEATURES)
+        one_of("normalise", self.normalise, NORMALISE)
         at_least("bands", self.bands, 1)
         at_least("coefficients", self.coefficients, 1)
         at_least("rate_hz", self.rate_hz, 1)
