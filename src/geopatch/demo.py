@@ -18,6 +18,7 @@ from geopatch.estimator import GeoPatch
 from geopatch.evaluate.retrieval import Trained, evaluate, train
 from geopatch.evaluate.rows import Row
 from geopatch.gallery import Gallery
+from geopatch.scoring import DEFAULT_SCORER
 from geopatch.search import Hit
 from geopatch.signal import Signal
 from geopatch.warp import warped
@@ -26,7 +27,7 @@ STEPS = 100  # enough to see it work in a minute or two; a real training takes 1
 FIT_S = 120.0  # of each recording's three minutes, those before this are fitted on
 QUERY_RECORD, QUERY_BEAT = "119", "V"
 OPENS_ON = "#record=119&start=130.2&stop=132.2&scorer=fused&protocol=strict-cross-record"  # a ventricular beat
-RATE_HZ, SCORERS = 128.0, ("fused",)
+RATE_HZ, SCORERS = 128.0, (DEFAULT_SCORER,)
 PROTOCOL, MIN_GAP_S, SHOWN = "strict-cross-record", 2.0, 6
 TITLE = "A ventricular beat of patient {} at another tempo, and the nearest windows of the other patients"
 

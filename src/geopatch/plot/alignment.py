@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from geopatch.errors import GalleryError
 from geopatch.plot.canvas import QUERY, draw, pyplot, title_of, unit
 from geopatch.plot.neighbours import Shown, hits
-from geopatch.search.explain import Match
+from geopatch.search.explain import Explanation, Match
 from geopatch.search.hit import Hit
 from geopatch.signal import Signal
 
@@ -50,7 +50,10 @@ def search_hits(query: Signal, ranked: Sequence[Hit], title: str) -> Figure:
 
 
 def alignment(query: Signal, hit: Hit) -> Figure:
-    """The query above, the hit below, and between them what met what: ribbons from patch to patch, or a dtw's path.
+    """The query above, the hit below, and between them what met what: ribbons from patch to patch, or a path.
+
+    The path of dtw goes from sample to sample. That of `aligned` goes from patch to patch: its ribbons lie side by side
+    without a gap, and narrow where one side waits for the other.
 
     A patch of the query has a colour by its time, and so has every ribbon that leaves it: where time was warped the
     rainbow is stretched, where patches were reordered it is broken. The denser a ribbon, the more alike its patches.
@@ -75,7 +78,7 @@ def alignment(query: Signal, hit: Hit) -> Figure:
     window, explained = _window(hit), hit.explain()
     figure: Figure = pyplot().figure(figsize=(11, 5.4), layout="constrained")
     top, between, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[1.0, 0.9, 1.0])
-    bands = _bands(explained.matches) if explained.path_s is None else _path_bands(explained.path_s)
+    bands = _bands_of(explained)
     _ribbons(between, bands, query.duration_s)
     _shade(top, {band.query_s: band for band in bands}, query.duration_s)
     _shade(bottom, {band.hit_s: band for band in bands}, query.duration_s)
@@ -103,11 +106,25 @@ class _Band:
     strength: float
 
 
-def _bands(matches: Sequence[Match]) -> list[_Band]:
+def _bands_of(explained: Explanation) -> list[_Band]:
     """Weakest first, so that the best is drawn over all others."""
+    if explained.path_s is not None:
+        return _path_bands(explained.path_s)
+    matches = _side_by_side(explained.matches) if explained.ordered else explained.matches
     ranked = sorted(matches, key=lambda match: match.similarity)
     low, high = (ranked[0].similarity, ranked[-1].similarity) if ranked else (0.0, 0.0)
     return [_Band(one.query_s, one.hit_s, (one.similarity - low) / max(high - low, 1e-6)) for one in ranked]
+
+
+def _side_by_side(matches: Sequence[Match]) -> list[Match]:
+    """The steps of a path, each from halfway to the one before it to halfway to the one after it."""
+    if not matches:
+        return []
+    patches = np.asarray([(match.query_s, match.hit_s) for match in matches])  # (P, 2, 2)
+    middles = patches.mean(2)
+    edges = np.concatenate([patches[:1, :, 0], (middles[:-1] + middles[1:]) / 2, patches[-1:, :, 1]]).tolist()
+    spans = zip(matches, edges[:-1], edges[1:], strict=True)
+    return [replace(match, query_s=(a[0], b[0]), hit_s=(a[1], b[1])) for match, a, b in spans]
 
 
 def _path_bands(path_s: npt.NDArray[np.float64]) -> list[_Band]:

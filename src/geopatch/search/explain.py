@@ -63,13 +63,15 @@ class Explanation:
     token_score : float
         What the matches add up to.
     matches : tuple of Match
-        In the order of the query's patches.
+        In the order of the query's patches, and of the hit's where `ordered`.
     path_s : array of shape (P, 2) or None
         For dtw: seconds in query and hit that the path brings together.
     note : str
         What the score is, in one sentence.
     tempo : float, default=0.0
         The query's times are those of the query warped by this.
+    ordered : bool, default=False
+        Whether the matches are the steps of one path through query and hit, as those of `aligned` are.
     """
 
     scorer: str
@@ -80,6 +82,7 @@ class Explanation:
     path_s: npt.NDArray[np.float64] | None
     note: str
     tempo: float = 0.0
+    ordered: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them.
@@ -89,7 +92,8 @@ class Explanation:
         dict
             A value for each field; matches as dicts, the path as lists.
         """
-        plain = {name: getattr(self, name) for name in ("scorer", "score", "cosine", "tempo", "token_score", "note")}
+        names = ("scorer", "score", "cosine", "tempo", "token_score", "note", "ordered")
+        plain = {name: getattr(self, name) for name in names}
         matches = [
             {**vars(match), "query_s": list(match.query_s), "hit_s": list(match.hit_s)} for match in self.matches
         ]

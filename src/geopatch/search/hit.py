@@ -119,9 +119,17 @@ class Hit:
         """
         assert self.evidence is not None, "a hit of a search has its evidence"
         token_score, matches = explain_tokens(self.scorer, self.evidence.query, self.evidence.hit)
-        note = SCORERS[self.scorer].note
+        scorer, path_s = SCORERS[self.scorer], self.evidence.path_s
         return Explanation(
-            self.scorer, self.score, self.cosine, token_score, matches, self.evidence.path_s, note, self.tempo
+            self.scorer,
+            self.score,
+            self.cosine,
+            token_score,
+            matches,
+            path_s,
+            scorer.note,
+            self.tempo,
+            scorer.ordered,
         )
 
     def as_dict(self) -> dict[str, Any]:

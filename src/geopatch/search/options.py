@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from geopatch.dtw import BAND
 from geopatch.errors import ConfigError, at_least, one_of
 from geopatch.protocol import MEANING, Protocol
-from geopatch.scoring import SCORERS, SHORTLIST, Scorer, scorer_names
+from geopatch.scoring import DEFAULT_SCORER, SCORERS, SHORTLIST, Scorer, scorer_names
 
 if TYPE_CHECKING:
     from geopatch.engines.filters import Filter, Where
@@ -39,7 +39,7 @@ class SearchOptions:
     ----------
     k : int, default=10
         How many hits to return; fewer when filters leave fewer.
-    scorer : {"cosine", "maxsim", "fused", "bridge", "dtw"}, default="fused"
+    scorer : {"cosine", "maxsim", "fused", "bridge", "dtw", "aligned", "fused-aligned"}, default="fused"
         What ranks the shortlist.
     shortlist : int, optional
         How many candidates, the nearest by cosine, the scorer ranks; by default 50, or `k` where that is more.
@@ -72,7 +72,7 @@ class SearchOptions:
     """
 
     k: int = _option(10, "How many hits to return.", low=1)
-    scorer: str = _option("fused", "What ranks the shortlist.", choices=scorer_names)
+    scorer: str = _option(DEFAULT_SCORER, "What ranks the shortlist.", choices=scorer_names)
     shortlist: int | None = _option(None, "Candidates by cosine that the scorer ranks; 50, or k where more.", low=1)
     where: Where = _option(None, "Filter over metadata, such as: sex == 'F' and 40 <= age < 60")  # noqa: RUF009
     protocol: Protocol | str | None = _option(  # noqa: RUF009

@@ -101,6 +101,7 @@ class ExplanationOut(BaseModel):
     tempo: float
     token_score: float | None
     note: str
+    ordered: bool
     matches: list[MatchOut]
     path_s: list[list[float]] | None
 
@@ -192,6 +193,7 @@ class InfoOut(BaseModel):
     writable: bool
     optimizing: bool
     scorers: list[str]
+    default_scorer: str
     protocols: dict[str, str]
     fields: list[FieldOut]
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from geopatch.engines.entry import Value, checked_metadata
 from geopatch.errors import ConfigError, GalleryError
 from geopatch.protocol import MEANING
-from geopatch.scoring import scorer_names
+from geopatch.scoring import DEFAULT_SCORER, scorer_names
 from geopatch.search.query import Span
 from geopatch.server import answers
 from geopatch.server.records import draw_record
@@ -125,6 +125,7 @@ def info(request: Request) -> Any:
             "writable": service.writable,
             "optimizing": service.optimizing,
             "scorers": list(scorer_names()),
+            "default_scorer": DEFAULT_SCORER,
             "protocols": dict(MEANING),
             "fields": fields,
         }
