@@ -6,6 +6,11 @@
 One file of frames a voice comes out, `NAME.npz`: log-mel bands in decibels of all sentences, before any normalisation,
 one after the other, with their ids and lengths. The real voices beside them are in the same form. The sound itself is
 not kept.
+
+    python runs/voices.py --out /tmp/voices --pack voices.npz
+
+writes what `voices_train.py` needs of them as one file of a few megabytes: every second frame, in steps of a third of a
+decibel. Of voices that choices may look at, the sentences of validation and test; of the others, those of the test.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from __future__ import annotations
 import argparse
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,13 +28,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import resample_poly
 
-from geopatch.data.arctic import utterances
-from geopatch.data.audio import AudioConfig, log_mel, read_audio
+from geopatch.data.arctic import prompt_split, utterances
+from geopatch.data.audio import DECIBELS, log_mel, read_audio
 from geopatch.signal import Signal
 
 SENTENCE = re.compile(r'\(\s*(\w+)\s+"(.*)"\s*\)')
 REAL = ("bdl", "slt")
-FRAMES = AudioConfig(normalise="none")  # decibels: what is normalised can be chosen later
+DEVELOPMENT = ("flite-kal16", "espeak-us-f2", "festival-slt")  # that choices may look at; all others only test
+VALIDATION_SENTENCES = 100  # the last of those that train
+LEVELS, FLOOR_DB = 255, 80.0
+FRAMES = DECIBELS  # so that normalisations can be compared
 
 Speak = Callable[[Mapping[str, str], Path], None]  # sentences by id, into a folder of ID.wav
 
@@ -131,12 +140,51 @@ def write(path: Path, frames: Iterator[tuple[str, npt.NDArray[np.float32]]]) -> 
     print(f"{path.name}: {len(ids)} sentences, {lengths.sum() / FRAMES.frame_rate_hz / 60:.0f} minutes", flush=True)
 
 
+def read(path: Path) -> dict[str, npt.NDArray[np.float32]]:
+    """The frames (T, bands) of a voice by sentence."""
+    with np.load(path) as file:
+        ids, lengths, stacked = (file[name] for name in ("ids", "lengths", "frames"))
+    parts = np.split(stacked.astype(np.float32), np.cumsum(lengths)[:-1])
+    return dict(zip(ids.tolist(), parts, strict=True))
+
+
+def pack(folder: Path, path: Path) -> None:
+    """Write what trainings and tests need as one small file."""
+    voices, prompts, parts, peaks = [], [], [], []
+    for name in (*REAL, *VOICES):
+        frames = read(folder / f"{name}.npz")
+        ids = np.asarray(sorted(frames))
+        is_test = prompt_split(ids)
+        kept = is_test.copy()
+        if name in REAL:
+            kept[:] = True
+        elif name in DEVELOPMENT:
+            kept[np.flatnonzero(~is_test)[-VALIDATION_SENTENCES:]] = True
+        for id in ids[kept].tolist():
+            values = frames[id][::2]
+            peak = values.max()
+            voices.append(name)
+            prompts.append(id)
+            peaks.append(peak)
+            parts.append(np.clip(np.round((values - peak + FLOOR_DB) * LEVELS / FLOOR_DB), 0, LEVELS).astype(np.uint8))
+    lengths = np.asarray([len(part) for part in parts])
+    columns = {"voice": np.asarray(voices), "prompt": np.asarray(prompts), "peak": np.asarray(peaks, np.float32)}
+    np.savez_compressed(path, lengths=lengths, frames=np.concatenate(parts), **columns)
+    print(f"{len(parts)} utterances of {len({*voices})} voices, {path.stat().st_size / 1e6:.1f} MB")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-root", type=Path, required=True)
+    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--pack", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--voices", nargs="*", choices=(*REAL, *VOICES), default=(*REAL, *VOICES))
     arguments = parser.parse_args()
+    if arguments.pack is not None:
+        pack(arguments.out, arguments.pack)
+        sys.exit()
+    if arguments.data_root is None:
+        parser.error("--data-root is needed to speak; give the folder that holds arctic")
     arguments.out.mkdir(parents=True, exist_ok=True)
     texts = sentences(arguments.data_root)
     for name in arguments.voices:

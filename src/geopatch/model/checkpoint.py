@@ -29,6 +29,7 @@ FORMAT = 2  # 1 knew the learned half alone
 CONFIG, WEIGHTS, CARD, MOMENTS = "config.json", "weights.safetensors", "README.md", "moments.safetensors"
 LEARNED = "learned."
 OF_KERNELS = ("halves", "kernel_share", "prior_windows", "length")
+LATER = ("patch_budget", "patch_count", "bands")  # settings that came after others; unused ones change no name
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def digest(encoder: Encoder) -> str:
     str
         16 hexadecimal digits.
     """
-    config, weights = dataclasses.asdict(encoder.config), encoder.state_dict()
+    config, weights = named_settings(encoder.config), encoder.state_dict()
     if not encoder.config.has_kernels:  # named as version 0.1 did, so that its galleries know their encoder
         config = {name: value for name, value in config.items() if name not in OF_KERNELS}
         weights = {name.removeprefix(LEARNED): value for name, value in weights.items()}
@@ -166,6 +167,12 @@ def digest(encoder: Encoder) -> str:
         sha.update(name.encode())
         sha.update(value.detach().cpu().contiguous().numpy().tobytes())
     return sha.hexdigest()[:16]
+
+
+def named_settings(config: ModelConfig) -> dict[str, Any]:
+    """The settings that name an encoder: a setting that came later counts where it is used."""
+    settings = dataclasses.asdict(config)
+    return {name: value for name, value in settings.items() if name not in LATER or value != getattr(ModelConfig, name)}
 
 
 def _read_config(folder: Path | zipfile.Path) -> dict[str, Any]:
