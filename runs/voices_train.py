@@ -34,10 +34,12 @@ from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Row, Stress, Trained, append_rows, read_rows
 from geopatch.evaluate.metrics import ScoredQueries, retrieval_scores
 from geopatch.evaluate.retrieval import make_row
+from geopatch.parameters import device_of
 from geopatch.patches import stack
 from geopatch.protocol import Protocol, places
 from geopatch.scoring import rerank
 from geopatch.signal import Signal
+from geopatch_lab.baselines.dtw import dtw_distances
 
 RATE_HZ = 50.0
 SIDES = ("validation", "test")
@@ -74,6 +76,15 @@ VARIANTS = {
     "no labels": Variant(preset="instant", labels=False),
     "no labels, bdl alone": Variant(preset="instant", labels=False, voices=("bdl",)),
     "no labels, slt alone": Variant(preset="instant", labels=False, voices=("slt",)),
+}
+PEERS = {
+    f"{name}, {frames}": (band, Variant(audio))
+    for name, band in (("dtw", None), ("dtw-10", 0.1))
+    for frames, audio in (
+        ("decibels", DECIBELS),
+        ("z-scored", replace(DECIBELS, normalise="utterance")),
+        ("normalised", NORMALISED),
+    )
 }
 CHOOSING = ("more tokens", "tract", "pairs", "tract, pairs")
 
@@ -126,13 +137,18 @@ class Job:
 
 
 def jobs(seeds: int) -> list[Job]:
+    peers = [Job(name, 0, side) for name in PEERS for side in SIDES]
     test = [Job(name, seed, "test") for seed in range(seeds) for name in VARIANTS]
-    return [*(Job(name, 0, "validation") for name in CHOOSING), *test]
+    return [*(Job(name, 0, "validation") for name in CHOOSING), *peers, *test]
 
 
 def run(job: Job, arguments: argparse.Namespace) -> None:
-    known, variant = Utterances.read(arguments.pack), VARIANTS[job.name]
+    known = Utterances.read(arguments.pack)
     validation, test = known.sides()
+    if job.name in PEERS:
+        append_rows(arguments.rows, warped_distances(job, known, test if job.side == "test" else validation, arguments))
+        return
+    variant = VARIANTS[job.name]
     kept_aside = test if job.side == "test" else validation | test
     training = known.collection(~kept_aside & np.isin(known.voice, variant.voices), variant, "arctic")
     voices = np.asarray([signal.id.split("/")[0] for signal in training.signals])
@@ -155,21 +171,68 @@ def measured(
     trained: Trained, known: Utterances, variant: Variant, side: npt.NDArray[np.bool_], name: str
 ) -> Iterator[Row]:
     """Rows of each voice, searched among others and among all."""
-    queries = [*REAL, *(voice for voice in VOICES if name == "test" or voice in DEVELOPMENT)]
     has_fixed = trained.estimator.encoder_.config.bands and trained.estimator.encoder_.config.is_trained
-    for voice in queries:
+    for search in searches(known, variant, side, name):
+        kept = encoded(trained.estimator, search.gallery.signals)
+        for stress in map(Stress.parse, STRESSES):
+            query = encoded(trained.estimator, stress.queries(search.queries.signals))
+            for tokens in ("own", "fixed") if has_fixed else ("own",):
+                preset = trained.preset + (", fixed tokens" if tokens == "fixed" else "")
+                for scorer in SCORERS if tokens == "own" else SCORERS[2:]:
+                    scores = all_scores(query[tokens], kept[tokens], scorer)
+                    how = {**trained.as_row(), "preset": preset, "scorer": scorer}
+                    yield from search.rows(scores, stress, how)
+
+
+def warped_distances(
+    job: Job, known: Utterances, side: npt.NDArray[np.bool_], arguments: argparse.Namespace
+) -> Iterator[Row]:
+    """Dynamic time warping of all pairs; the distance over the root of both lengths."""
+    band, variant = PEERS[job.name]
+    device = device_of(arguments.device)
+    how = {"preset": job.name, "scorer": "own", "config_digest": "", "seed": 0, "fit_s": 0.0, "device": device.type}
+    for search in searches(known, variant, side, job.side):
+        for stress in map(Stress.parse, STRESSES):
+            queries, gallery = (
+                [signal.values for signal in signals]
+                for signals in (stress.queries(search.queries.signals), search.gallery.signals)
+            )
+            distance = dtw_distances(queries, gallery, band=band, device=device)
+            lengths = [np.sqrt([len(values) for values in one]) for one in (queries, gallery)]
+            yield from search.rows(torch.from_numpy(-distance / np.sqrt(np.outer(*lengths))), stress, how)
+
+
+@dataclass(frozen=True, eq=False)
+class VoiceSearch:
+    """The sentences of one voice, and those of the real voices and its own, which they are looked for among."""
+
+    queries: Collection
+    gallery: Collection
+    foreign: npt.NDArray[np.bool_]  # (N,) what is of another voice in the gallery
+
+    def rows(self, scores: torch.Tensor, stress: Stress, how: dict[str, Any]) -> Iterator[Row]:
+        """Of scores (Q, N): among other voices, and among all."""
+        protocol, asked, there = Protocol(), places(self.queries.signals), places(self.gallery.signals)
+        assert self.queries.labels is not None
+        assert self.gallery.labels is not None
+        relevant = protocol.relevant(asked, there, self.queries.labels, self.gallery.labels)
+        for among, allowed in (("others", self.foreign), ("all", self.foreign | True)):
+            candidate = torch.from_numpy(protocol.candidates(asked, there) & allowed[None])
+            kept = scores.cpu().masked_fill(~candidate, -torch.inf)
+            ranked = ScoredQueries(kept, candidate, torch.from_numpy(relevant))
+            named = Collection(f"{self.queries.name} among {among}", self.queries.signals, self.queries.labels)
+            how = {"target": "prompt", "encode_s": 0.0, **how}
+            yield make_row(named, protocol, stress, retrieval_scores([ranked], labels=named.labels), **how)
+
+
+def searches(known: Utterances, variant: Variant, side: npt.NDArray[np.bool_], name: str) -> Iterator[VoiceSearch]:
+    """One for each voice; of validation sentences for the voices that choices may look at."""
+    for voice in (*REAL, *(voice for voice in VOICES if name == "test" or voice in DEVELOPMENT)):
         copied = VOICES[voice].copy_of if voice in VOICES else voice
         gallery = known.collection(side & np.isin(known.voice, [*REAL, voice]), variant, "gallery")
-        asked = known.collection(side & (known.voice == voice), variant, f"{name} {voice}")
+        queries = known.collection(side & (known.voice == voice), variant, f"{name} {voice}")
         speakers = np.asarray([signal.id.split("/")[0] for signal in gallery.signals])
-        kept = encoded(trained.estimator, gallery.signals)
-        for stress in map(Stress.parse, STRESSES):
-            query = encoded(trained.estimator, stress.queries(asked.signals))
-            for tokens in ("own", "fixed") if has_fixed else ("own",):
-                for among, allowed in (("others", ~np.isin(speakers, [voice, copied])), ("all", speakers != "")):
-                    who = replace(trained, preset=trained.preset + (", fixed tokens" if tokens == "fixed" else ""))
-                    test = Collection(f"{asked.name} among {among}", asked.signals, asked.labels)
-                    yield from scored(who, test, gallery, query[tokens], kept[tokens], allowed, stress)
+        yield VoiceSearch(queries, gallery, ~np.isin(speakers, [voice, copied]))
 
 
 Encoded = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # embedding (N, D), tokens (N, K, d), valid (N, K)
@@ -189,27 +252,13 @@ def encoded(estimator: GeoPatch, signals: Sequence[Signal]) -> dict[str, Encoded
 
 
 @torch.inference_mode()
-def scored(
-    trained: Trained,
-    test: Collection,
-    gallery: Collection,
-    query: Encoded,
-    kept: Encoded,
-    allowed: npt.NDArray[np.bool_],
-    stress: Stress,
-) -> Iterator[Row]:
-    protocol, device = Protocol(), query[0].device
-    asked, there = places(test.signals), places(gallery.signals)
-    candidate = torch.from_numpy(protocol.candidates(asked, there) & allowed[None]).to(device)
-    relevant = torch.from_numpy(protocol.relevant(asked, there, test.labels, gallery.labels)).to(device)
-    for scorer in SCORERS if not trained.preset.endswith("fixed tokens") else SCORERS[2:]:
-        parts = []
-        for part in (slice(start, start + QUERIES) for start in range(0, len(test), QUERIES)):
-            cosine = (query[0][part] @ kept[0].mT).masked_fill(~candidate[part], -torch.inf)
-            scores = rerank(cosine, query[1][part], query[2][part], kept[1], kept[2], scorer, len(gallery))
-            parts.append(ScoredQueries(scores, candidate[part], relevant[part]))
-        how = {**trained.as_row(), "scorer": scorer, "target": "prompt", "encode_s": 0.0}
-        yield make_row(test, protocol, stress, retrieval_scores(parts, labels=test.labels), **how)
+def all_scores(query: Encoded, kept: Encoded, scorer: str) -> torch.Tensor:
+    """Scores (Q, N) of every candidate: a shortlist that leaves nothing out."""
+    parts = []
+    for part in (slice(start, start + QUERIES) for start in range(0, len(query[0]), QUERIES)):
+        cosine = query[0][part] @ kept[0].mT
+        parts.append(rerank(cosine, query[1][part], query[2][part], kept[1], kept[2], scorer, len(kept[0])))
+    return torch.cat(parts)
 
 
 def table(rows: Sequence[Row], side: str, among: str) -> str:
@@ -234,7 +283,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--pack", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="training steps, where not the default")
-    parser.add_argument("--only", nargs="*", choices=tuple(VARIANTS))
+    parser.add_argument("--only", nargs="*", choices=(*VARIANTS, *PEERS))
     parser.add_argument("--table", action="store_true", help="print what the rows say, and measure nothing")
     add_flags(parser)
     return parser.parse_args()
