@@ -24,6 +24,7 @@ from geopatch.model.encoder import Encoder
 from geopatch.parameters import changed_config, checked_card, device_of, seed_of, views_for
 from geopatch.progress import counting_bar, training_bar
 from geopatch.signal import LazySignals
+from geopatch.train.amplitude import AmplitudeChoice, choose_amplitude
 from geopatch.train.closed_form import fit_kernels
 from geopatch.train.fit import Callback, Fitted, HistoryRow, fit, fitting_config
 from geopatch.train.launch import Team, launch
@@ -236,6 +237,8 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         model = data.adapted(model)
         train = views_for(train, model)
         labels = None if data.labels is None else torch.from_numpy(data.labels)
+        choice = self._chosen_amplitude(data, labels, model, train, seed, device)
+        model = model if choice is None else dataclasses.replace(model, amplitude=choice.chosen)
         scores: dict[str, Any] = {}
         team, history = None, []
         if model.is_trained:
@@ -254,7 +257,8 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                     encoder, data.windows, labels, train, seed=seed, device=device, report=count
                 )
         settings = {**dataclasses.asdict(train), "seed": seed}
-        self.card_ = Card(settings, data.description(), scores, history=history)
+        choices = {} if choice is None else {"amplitude": choice.as_dict()}
+        self.card_ = Card(settings, data.description(), scores, history=history, choices=choices)
         self.encoder_: Encoder = encoder
         self.classes_ = data.classes
         self.leads_ = team is None or team.leads  # of several processes, the one that should save
@@ -546,6 +550,23 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                     "preset 'instant', which is the one without labels) have none; leave it out, or give labels or "
                     "preset='default'"
                 )
+
+    def _chosen_amplitude(
+        self,
+        data: TrainingSet,
+        labels: torch.Tensor | None,
+        model: ModelConfig,
+        train: TrainConfig,
+        seed: int,
+        device: torch.device,
+    ) -> AmplitudeChoice | None:
+        """By groups, where they are known and nobody has chosen; bands come without level and scale anyway."""
+        is_open = self.amplitude is None and model.amplitude == ModelConfig.amplitude and not model.bands
+        if labels is None or data.groups is None or not is_open:
+            return None
+        groups = torch.from_numpy(data.groups)
+        with counting_bar("level and scale") if self.progress else nullcontext(None) as count:
+            return choose_amplitude(data.windows, labels, groups, model, train, seed=seed, device=device, report=count)
 
     def _train(
         self,

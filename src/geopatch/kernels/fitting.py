@@ -39,6 +39,7 @@ class Views:
     robust_to: Sequence[str]
     mild: MildClock
     generator: torch.Generator
+    total: int | None = None  # of all windows together, where not `VIEWS`
 
     def draw(self, batch: WindowBatch, count: int) -> View:
         """`count` views of each window, one after the other (B * count)."""
@@ -68,7 +69,7 @@ class KernelFit:
         report: Callable[[int], None] | None = None,
     ) -> None:
         """Add windows by their views, a batch at a time."""
-        count = min(max(VIEWS // len(windows), MIN_VIEWS), MAX_VIEWS)
+        count = min(max((views.total or VIEWS) // len(windows), MIN_VIEWS), MAX_VIEWS)
         size = max(batch_views(half) // count, 1)
         done = 0
         for index in torch.arange(len(windows)).split(size):
@@ -182,7 +183,7 @@ def start(
     shares = features(clean, half.mixes, half.bias, half.layout)
     prior, known = general_prior(), known_share(len(windows), half.config.prior_windows)
     mean, scale = prior.features.blended(*centre_and_scale(shares), known)
-    count = min(max(SAMPLE_VIEWS // len(batch), MIN_VIEWS), MAX_VIEWS // 2)
+    count = min(max(min(SAMPLE_VIEWS, views.total or VIEWS) // len(batch), MIN_VIEWS), MAX_VIEWS // 2)
     parts = [views.draw(rows, count).windows for rows in _batches(batch, max(batch_views(half) // count, 1))]
     samples = torch.cat([half_features(half, part) for part in parts]).sub_(mean).div_(scale)
     basis = leading_basis(_with_prior(samples, prior.features, scale, known), RANK)

@@ -41,6 +41,7 @@ class Card:
     scores: dict[str, Any] = field(default_factory=dict)
     version: str = __version__
     history: list[dict[str, Any]] = field(default_factory=list)  # version 0.1 did not save it
+    choices: dict[str, Any] = field(default_factory=dict)  # settings that validation chose, each with its evidence
 
 
 @dataclass(frozen=True, repr=False)
@@ -204,11 +205,19 @@ def _read_weights(folder: Path | zipfile.Path, config: dict[str, Any]) -> bytes:
     return blob
 
 
+def _evidence(choice: dict[str, Any]) -> str:
+    """`leave-groups-out, ...: keep 0.812, zscore 0.873 (22 groups, 1200 queries)`."""
+    scores = ", ".join(f"{name} {value:.3f}" for name, value in choice["recall@1"].items())
+    where = "in other groups" if choice["across_groups"] else "among the groups left out"
+    return f"{choice['by']}: {scores} ({choice['groups']} groups, {choice['queries']} queries, searched {where})"
+
+
 def _card_text(config: ModelConfig, card: Card) -> str:
     rows = [("halves", ", ".join(config.halves)), ("channels", config.channels), ("amplitude", config.amplitude)]
     rows += [(name, value) for name, value in card.data.items() if name not in ("channels", "labels")]
     rows += [("channel names", ", ".join(card.data["channels"]))] if card.data.get("channels") else []
     rows += card.scores.items()
+    rows += [(f"{name} chosen by", _evidence(choice)) for name, choice in card.choices.items()]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     return (
         f"# GeoPatch encoder\n\nMade by geopatch-ts {card.version}. Load it with `GeoPatch.load(folder)`.\n\n"
