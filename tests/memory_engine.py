@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from geopatch.engines import About, Contents, Entries, Filter, Info, Metadata, Shortlist
 from geopatch.engines.engine import check_rewritten, contents_from, unknown_id
+from geopatch.engines.tokens import maxsims
 from geopatch.errors import ExistsError
 
 PLACES: dict[str, tuple[About, bytes | None, dict[str, Entries]]] = {}
@@ -75,6 +76,15 @@ class Memory:
     def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
         entries = joined([entry for part in self.scan(1, where) for entry in [part]])
         orders = [(np.argsort(-(entries.embedding @ query))[:k], entries.embedding @ query) for query in embedding]
+        return [Shortlist(tuple(entries.ids[n] for n in order), scores[order]) for order, scores in orders]
+
+    def token_shortlist(
+        self, tokens: npt.NDArray[np.float32], valid: npt.NDArray[np.bool_], k: int, where: Filter | None = None
+    ) -> list[Shortlist]:
+        entries = joined([entry for part in self.scan(1, where) for entry in [part]])
+        known = [query[one] for query, one in zip(tokens, valid, strict=True)]
+        scored = [maxsims(query, entries.tokens, entries.valid) for query in known]
+        orders = [(np.argsort(-scores)[:k], scores) for scores in scored]
         return [Shortlist(tuple(entries.ids[n] for n in order), scores[order]) for order, scores in orders]
 
     def count(self, where: Filter | None = None) -> int:

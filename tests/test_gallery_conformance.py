@@ -11,7 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from galleries import ABOUT, ENGINES, WIDTHS, Ground, agrees, entries_of, everything, naive_shortlist, same
+from galleries import (
+    ABOUT,
+    ENGINES,
+    WIDTHS,
+    Ground,
+    agrees,
+    entries_of,
+    everything,
+    naive_shortlist,
+    naive_token_shortlist,
+    same,
+)
+from memory_engine import joined
 from servers import PostgresServer, running_server
 
 from geopatch.engines import About, Entries, Widths, as_filter, postgres
@@ -231,6 +243,101 @@ def test_shortlists_equal_the_naive_ones(filled: tuple[Gallery, Entries], k: int
     assert all(
         agrees(*pair) for pair in zip(found, [naive_shortlist(entries, q, k, None) for q in queries], strict=True)
     )
+
+
+@pytest.mark.parametrize("k", [1, 10, 60, 500])
+def test_shortlists_from_tokens_equal_the_naive_ones(filled: tuple[Gallery, Entries], k: int) -> None:
+    """Queries with padding of their own; entries with fewer tokens than others."""
+    gallery, entries = filled
+    queries = entries_of(["q0", "q1", "q2"], seed=4)
+    near = gallery.token_shortlist(queries.tokens, queries.valid, k)
+    assert [len(one.ids) for one in near] == [min(k, 60)] * 3
+    for n, one in enumerate(near):
+        assert agrees(one, naive_token_shortlist(entries, queries.tokens[n], queries.valid[n], k, None))
+
+
+@pytest.mark.parametrize("where", FILTERS, ids=str)
+def test_filters_mean_the_same_with_tokens(filled: tuple[Gallery, Entries], where: Where) -> None:
+    gallery, entries = filled
+    near = gallery.token_shortlist(entries.tokens[:2], entries.valid[:2], 10, where)
+    for n, one in enumerate(near):
+        expected = naive_token_shortlist(entries, entries.tokens[n], entries.valid[n], 10, as_filter(where))
+        assert agrees(one, expected)
+
+
+def test_shortlists_from_tokens_follow_every_change(filled: tuple[Gallery, Entries]) -> None:
+    """Added, replaced, removed, updated and rewritten entries, each seen by the next shortlist."""
+    gallery, entries = filled
+    held = {id: entries.take([n]) for n, id in enumerate(entries.ids)}
+
+    def check() -> None:
+        query = entries_of(["q"], seed=8)
+        stored = joined(list(held.values()))
+        near = gallery.token_shortlist(query.tokens, query.valid, 15)[0]
+        assert agrees(near, naive_token_shortlist(stored, query.tokens[0], query.valid[0], 15, None))
+
+    check()
+    fresh = entries_of(["new 1", *IDS[:9]], seed=5)
+    gallery.add(fresh, existing="replace")
+    held |= {id: fresh.take([n]) for n, id in enumerate(fresh.ids)}
+    check()
+    for id in IDS[20:40]:
+        del held[id]
+    gallery.remove(IDS[20:40])
+    check()
+    gallery.update(IDS[50], {"mark": 1})
+    held[IDS[50]] = gallery.get(IDS[50])
+    check()
+    marked = held[IDS[50]]
+    assert gallery.token_shortlist(marked.tokens, marked.valid, 3, "mark == 1")[0].ids == (IDS[50],)
+    gallery.optimize()
+    check()
+    other = dataclasses.replace(ABOUT, encoder="other", widths=Widths(12, 4, 7))
+    draw = np.random.default_rng(3)
+    now = [gallery.get(id) for id in held]
+    wider = {
+        one.ids[0]: dataclasses.replace(
+            one, encoder="other", tokens=(draw.normal(size=(1, 4, 7)) * one.valid[..., None]).astype(np.float32)
+        )
+        for one in now
+    }
+    gallery.engine.rewrite(other, None, list(wider.values()))
+    stored = joined(list(wider.values()))
+    near = gallery.token_shortlist(stored.tokens[:1], stored.valid[:1], 15)[0]
+    assert agrees(near, naive_token_shortlist(stored, stored.tokens[0], stored.valid[0], 15, None))
+
+
+def test_readers_see_new_tokens(ground: Ground) -> None:
+    place, entries = ground.place(), entries_of(IDS)
+    with Gallery.create(place, ABOUT) as writer, Gallery.open(place, read_only=True) as reader:
+        assert reader.token_shortlist(entries.tokens[:1], entries.valid[:1], 3)[0].ids == ()
+        for start in range(0, 60, 20):
+            part = entries.take(range(start, start + 20))
+            writer.add(part)
+            stored = entries.take(range(start + 20))
+            near = reader.token_shortlist(part.tokens[:1], part.valid[:1], 5)[0]
+            assert agrees(near, naive_token_shortlist(stored, part.tokens[0], part.valid[0], 5, None))
+        writer.remove(IDS[:1])
+        assert IDS[0] not in reader.token_shortlist(entries.tokens[:1], entries.valid[:1], 60)[0].ids
+
+
+def test_tokens_of_another_width_are_refused(filled: tuple[Gallery, Entries]) -> None:
+    gallery, entries = filled
+    with pytest.raises(GalleryError, match=r"expected tokens \(Q, K, 6\) .* got shapes \(1, 4, 5\) and \(1, 4\)"):
+        gallery.token_shortlist(entries.tokens[:1, :, :5], entries.valid[:1], 3)
+    with pytest.raises(GalleryError, match=r"got shapes \(1, 4, 6\) and \(1, 3\)"):
+        gallery.token_shortlist(entries.tokens[:1], entries.valid[:1, :3], 3)
+
+
+@pytest.mark.parametrize("scorer", ["fused", "aligned", "cosine"])
+def test_a_search_ranks_the_shortlist_from_tokens(filled: tuple[Gallery, Entries], scorer: str) -> None:
+    """The few nearest by tokens, in the order of the scorer."""
+    gallery, entries = filled
+    ids = [id for id, _ in naive_token_shortlist(entries, entries.tokens[7], entries.valid[7], 9, None)]
+    hits = gallery.search(IDS[7], 5, scorer=scorer, shortlist="tokens:8")
+    every = gallery.search(IDS[7], 59, scorer=scorer)
+    near = [id for id in ids if id != IDS[7]][:8]
+    assert [hit.id for hit in hits] == [hit.id for hit in every if hit.id in near][:5]
 
 
 def test_an_empty_gallery_answers(ground: Ground) -> None:

@@ -25,6 +25,8 @@ SOURCES = sorted([*ROOT.rglob("*.py"), *LAB.rglob("*.py")])
 ORDER = (
     "version",
     "errors",
+    "jit",
+    "namespace",
     "config",
     "storage",
     "notebook",
@@ -42,6 +44,8 @@ ORDER = (
     "model",
     "train",
     "dtw",
+    "aligned_loop",
+    "aligned",
     "progress",
     "scoring",
     "encoding",

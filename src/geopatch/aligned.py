@@ -74,15 +74,15 @@ def aligned_parts(pair: Array) -> Array:
     return parts
 
 
-def _by_pair(similarity: Array, best_paths: Callable[[Any], Any]) -> Array:
+def _by_pair(similarity: Array, best_paths: Callable[[Any, int], Any]) -> Array:
     plain = similarity if is_numpy(similarity) else similarity.detach().numpy()
     *queries, rows, count, columns = plain.shape
-    scores = best_paths(plain.reshape(prod(queries), rows, count, columns)).reshape(*queries, count)
+    scores = best_paths(plain.reshape(prod(queries), rows, count, columns), BAND).reshape(*queries, count)
     return scores if is_numpy(similarity) else namespace(similarity).from_numpy(scores)
 
 
 @cache
-def _compiled() -> Callable[[Any], Any] | None:
+def _compiled() -> Callable[[Any, int], Any] | None:
     """The compiled loop, imported when first needed; None where numba is not installed."""
     try:
         from geopatch.aligned_loop import best_paths

@@ -8,16 +8,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.aligned import BAND
 from geopatch.jit import jit
 
 Scores: TypeAlias = npt.NDArray[np.floating[Any]]
 
 
-def best_paths(similarity: Scores) -> Scores:
-    """Scores (Q, N) of similarities (Q, I, N, J)."""
+def best_paths(similarity: Scores, band: int) -> Scores:
+    """Scores (Q, N) of similarities (Q, I, N, J), on paths that keep within 1 / band of the diagonal."""
     scores = np.empty((similarity.shape[0], similarity.shape[2]), dtype=similarity.dtype)
-    _fill(np.ascontiguousarray(similarity), scores, BAND)
+    _fill(np.ascontiguousarray(similarity), scores, band)
     return scores
 
 

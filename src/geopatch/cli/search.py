@@ -39,7 +39,7 @@ def _flag(item: dataclasses.Field[Any], hint: Any) -> Callable[[Command], Comman
     if hint is bool:
         return click.option(name, item.name, is_flag=True, help=help)
     kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind in (int, float, str)]
-    kind = click.Choice(choices()) if choices else kinds[0] if kinds else str
+    kind = click.Choice(choices()) if choices else kinds[0] if len(kinds) == 1 else str
     shown = item.default is not None
     return click.option(name, item.name, type=kind, default=item.default, show_default=shown, help=help)
 

@@ -20,14 +20,14 @@ MOST_VALUES = 50
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """The entries nearest to one query by cosine, best first.
+    """The entries nearest to one query by cosine, or by MaxSim of the tokens, best first.
 
     Parameters
     ----------
     ids : tuple of str
         Ids of the entries.
     scores : array of shape (k,)
-        Their cosines.
+        Their cosines, or MaxSim.
     """
 
     ids: tuple[str, ...]
@@ -256,6 +256,32 @@ class Engine(Protocol):
         -------
         list of Shortlist
             One for each query, best first.
+        """
+
+    def token_shortlist(
+        self,
+        tokens: npt.NDArray[np.float32],
+        valid: npt.NDArray[np.bool_],
+        k: int,
+        where: Filter | None = None,
+    ) -> list[Shortlist]:
+        """Find for each query the entries of largest MaxSim: the mean over its tokens of the best token of an entry.
+
+        Parameters
+        ----------
+        tokens : array of shape (Q, K, d)
+            Tokens of the queries, unit vectors.
+        valid : array of shape (Q, K)
+            Which of them are no padding.
+        k : int
+            How many entries for each.
+        where : Filter, optional
+            Which entries count; by default all.
+
+        Returns
+        -------
+        list of Shortlist
+            One for each query, best first; its scores are MaxSim.
         """
 
     def count(self, where: Filter | None = None) -> int:

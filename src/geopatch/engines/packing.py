@@ -62,6 +62,16 @@ def token_row(entries: Entries, n: int) -> Row:
     return tokens, entries.valid[n].tobytes(), patch_s
 
 
+def token_arrays(
+    rows: Sequence[Row], about: About
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    """Numbers (N,), tokens (N, K, d) and which are valid (N, K) from rows of a number and what `token_row` packs."""
+    count, widths = len(rows), about.widths
+    numbers = np.asarray([row[0] for row in rows], dtype=np.int64)
+    tokens = _array([row[1] for row in rows], "<f4", (count, widths.patches, widths.token))
+    return numbers, tokens, _array([row[2] for row in rows], "?", (count, widths.patches))
+
+
 def dump(metadata: Metadata) -> str:
     return json.dumps(dict(metadata), ensure_ascii=False)
 

@@ -57,6 +57,8 @@ from geopatch.engines.postgres_sql import (
     take_lock,
     write_model,
 )
+from geopatch.engines.postgres_tokens import PostgresTokens, passing_numbers
+from geopatch.engines.tokens import check_token_queries
 from geopatch.errors import GalleryError
 
 UPGRADE_BATCH = 1000
@@ -80,6 +82,7 @@ class Postgres:
         self.place = Address.from_url(url)
         self._read_only = read_only
         self._connection: Any = None
+        self._tokens = PostgresTokens()
         self._lock = threading.RLock()  # threads take turns: a connection holds one transaction
         try:
             self._about = self.refresh()
@@ -197,6 +200,17 @@ class Postgres:
             connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")  # until k pass the filter
             hits = [connection.execute(query, (vector, *values, vector, k)).fetchall() for vector in embedding]
         return [Shortlist(tuple(row[0] for row in rows), _scores(rows)) for rows in hits]
+
+    def token_shortlist(
+        self, tokens: npt.NDArray[np.float32], valid: npt.NDArray[np.bool_], k: int, where: Filter | None = None
+    ) -> list[Shortlist]:
+        with self._looking() as connection:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            check_token_queries(tokens, valid, self.refresh())
+            self._tokens.refresh(connection, self.about)
+            allowed = None if where is None else passing_numbers(connection, where)
+            queries = [query[known] for query, known in zip(tokens, valid, strict=True)]
+            return [self._tokens.shortlist(connection, query, k, allowed) for query in queries]
 
     def count(self, where: Filter | None = None) -> int:
         sql, values = condition(where)

@@ -186,6 +186,39 @@ class EntryStore:
         queries = np.ascontiguousarray(embedding, dtype=np.float32)
         return self.engine.shortlist(queries, k, self._filter(where))
 
+    def token_shortlist(
+        self,
+        tokens: npt.NDArray[np.float32],
+        valid: npt.NDArray[np.bool_] | None = None,
+        k: int = 50,
+        where: Where = None,
+    ) -> list[Shortlist]:
+        """Find the entries of largest MaxSim with each of several queries: by their tokens, not by one vector.
+
+        MaxSim is the mean over the query's tokens of the best token of an entry. The first call reads the tokens of the
+        gallery; after `optimize`, a large one has an index for them.
+
+        Parameters
+        ----------
+        tokens : array of shape (Q, K, d)
+            Unit vectors.
+        valid : array of shape (Q, K), optional
+            Which of them are no padding; by default all.
+        k : int, default=50
+            How many entries for each query; fewer when the filter leaves fewer.
+        where : str, mapping or Filter, optional
+            Only entries that pass.
+
+        Returns
+        -------
+        list of Shortlist
+            One for each query; its scores are MaxSim.
+        """
+        at_least("k", k, 1)
+        queries = np.ascontiguousarray(tokens, dtype=np.float32)
+        known = np.ones(queries.shape[:2], dtype=np.bool_) if valid is None else np.asarray(valid, dtype=np.bool_)
+        return self.engine.token_shortlist(queries, known, k, self._filter(where))
+
     def count(self, where: Where = None) -> int:
         """Count entries.
 

@@ -119,7 +119,7 @@ def _model_at_hand(
 
 
 def _certify(ranking: Ranking, near: Shortlist, options: SearchOptions, indexed: int) -> Certify:
-    doubt = cosine_doubt(ranking.near_cosine, near, indexed)
+    doubt = "" if options.by_tokens else cosine_doubt(ranking.near_cosine, near, indexed)
     cosine = dict(zip(near.ids, ranking.near_cosine.tolist(), strict=True))
     return Certifier(options, cosine, ranking.scores, doubt).certify
 
