@@ -24,7 +24,6 @@ from geopatch.model.encoder import Encoder
 from geopatch.parameters import changed_config, checked_card, device_of, seed_of, views_for
 from geopatch.progress import counting_bar, training_bar
 from geopatch.signal import LazySignals
-from geopatch.train.amplitude import AmplitudeChoice, choose_amplitude
 from geopatch.train.closed_form import fit_kernels
 from geopatch.train.fit import Callback, Fitted, HistoryRow, fit, fitting_config
 from geopatch.train.launch import Team, launch
@@ -33,9 +32,7 @@ from geopatch.training_set import TrainingSet, check_rate, signals_of
 PRETRAINED = ("general",)
 MODEL_PARAMETERS = ("amplitude", "patch_length", "max_patches", "width", "embedding", "layers", "dropout")
 TRAIN_PARAMETERS = ("max_steps", "batch_size", "learning_rate", "temperature", "warp", "noise", "robust_to")
-FROM_DATA: dict[str, Any] = {
-    name: getattr(ModelConfig, name) for name in ("channels", "length", "patch_count", "bands")
-}
+FROM_DATA: dict[str, Any] = {"channels": 1, "length": ModelConfig.length, "patch_count": None, "bands": False}
 LEARNED_ONLY = ("layers", "dropout", "max_steps", "batch_size", "learning_rate", "temperature")
 
 
@@ -237,8 +234,10 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         model = data.adapted(model)
         train = views_for(train, model)
         labels = None if data.labels is None else torch.from_numpy(data.labels)
-        choice = self._chosen_amplitude(data, labels, model, train, seed, device)
-        model = model if choice is None else dataclasses.replace(model, amplitude=choice.chosen)
+        choices: dict[str, Any] = {}
+        if self.amplitude is None and data.has_choice(model):
+            with self._count("level and scale") as count:
+                model, choices = data.chosen_amplitude(model, train, seed=seed, device=device, report=count)
         scores: dict[str, Any] = {}
         team, history = None, []
         if model.is_trained:
@@ -257,7 +256,6 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                     encoder, data.windows, labels, train, seed=seed, device=device, report=count
                 )
         settings = {**dataclasses.asdict(train), "seed": seed}
-        choices = {} if choice is None else {"amplitude": choice.as_dict()}
         self.card_ = Card(settings, data.description(), scores, history=history, choices=choices)
         self.encoder_: Encoder = encoder
         self.classes_ = data.classes
@@ -551,23 +549,6 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                     "preset='default'"
                 )
 
-    def _chosen_amplitude(
-        self,
-        data: TrainingSet,
-        labels: torch.Tensor | None,
-        model: ModelConfig,
-        train: TrainConfig,
-        seed: int,
-        device: torch.device,
-    ) -> AmplitudeChoice | None:
-        """By groups, where they are known and nobody has chosen; bands come without level and scale anyway."""
-        is_open = self.amplitude is None and model.amplitude == ModelConfig.amplitude and not model.bands
-        if labels is None or data.groups is None or not is_open:
-            return None
-        groups = torch.from_numpy(data.groups)
-        with counting_bar("level and scale") if self.progress else nullcontext(None) as count:
-            return choose_amplitude(data.windows, labels, groups, model, train, seed=seed, device=device, report=count)
-
     def _train(
         self,
         data: TrainingSet,
@@ -593,8 +574,8 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 groups=None if data.groups is None else torch.from_numpy(data.groups),
             )
 
-    def _count(self) -> AbstractContextManager[Callable[[int], None] | None]:
-        return counting_bar("fixed kernels") if self.progress else nullcontext(None)
+    def _count(self, what: str = "fixed kernels") -> AbstractContextManager[Callable[[int], None] | None]:
+        return counting_bar(what) if self.progress else nullcontext(None)
 
     def _report(self) -> AbstractContextManager[Callback | None]:
         return training_bar("training") if self.progress else nullcontext(None)

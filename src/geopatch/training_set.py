@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from geopatch.config import ModelConfig
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.errors import SignalError
 from geopatch.inputs import as_signals
 from geopatch.patches import LazyWindows, WindowBatch, stack
 from geopatch.signal import LazySignals, Signal
+from geopatch.train.amplitude import Report, choose_amplitude
 
 BANDS = "mel "  # what the names of neighbouring bands of a spectrum start with
 SERIES_UNIT = 1024  # samples that `max_patches` do for, the most that fixed kernels look at
@@ -49,6 +51,23 @@ class TrainingSet:
         unit = SOUND_UNIT_S * self.rate_hz if bands and self.rate_hz else SERIES_UNIT
         count = model.patches_for(float(self.windows.lengths.float().median()), unit)
         return replace(model, bands=bands or model.bands, patch_count=count if count > model.max_patches else None)
+
+    def has_choice(self, model: ModelConfig) -> bool:
+        """Whether labels and groups can say what is to be kept of level and scale; of bands, none is left to keep."""
+        known = self.labels is not None and self.groups is not None
+        return known and model.amplitude == ModelConfig.amplitude and not model.bands
+
+    def chosen_amplitude(
+        self, model: ModelConfig, train: TrainConfig, *, seed: int, device: torch.device, report: Report | None
+    ) -> tuple[ModelConfig, dict[str, Any]]:
+        """The config with the treatment of amplitude that groups choose, and the evidence for the model card."""
+        assert self.labels is not None
+        assert self.groups is not None
+        numbers = torch.from_numpy(self.labels), torch.from_numpy(self.groups)
+        choice = choose_amplitude(self.windows, *numbers, model, train, seed=seed, device=device, report=report)
+        if choice is None:
+            return model, {}
+        return replace(model, amplitude=choice.chosen), {"amplitude": choice.as_dict()}
 
     def description(self) -> dict[str, Any]:
         """For the model card, as JSON has it."""

@@ -42,9 +42,9 @@ class AmplitudeChoice:
     def as_dict(self) -> dict[str, Any]:
         """As a model card has it."""
         named = "leave-groups-out, R@1 by the fixed kernels, mean over classes"
-        found = {name: round(value, 4) for name, value in self.recall.items()}
+        recall = {name: round(value, 4) for name, value in self.recall.items()}
         counts = {"groups": self.groups, "folds": self.folds, "queries": self.queries}
-        return {"chosen": self.chosen, "by": named, **counts, "across_groups": self.across_groups, "recall@1": found}
+        return {"chosen": self.chosen, "by": named, **counts, "across_groups": self.across_groups, "recall@1": recall}
 
 
 def choose_amplitude(
@@ -100,11 +100,11 @@ def choose_amplitude(
                 report(seen)
     if not classes:
         return None
-    asked = torch.cat(classes)
-    recall = {name: _class_mean(torch.cat(part), asked) for name, part in hits.items()}
+    query_labels = torch.cat(classes)
+    recall = {name: _class_mean(torch.cat(part), query_labels) for name, part in hits.items()}
     chosen = max(TREATMENTS, key=lambda name: recall[name])  # of equal ones the first
     count = len(groups.unique())
-    return AmplitudeChoice(chosen, count, len(folds), len(asked), bool(folds[0].across), recall)
+    return AmplitudeChoice(chosen, count, len(folds), len(query_labels), folds[0].across, recall)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +134,9 @@ def _folds(labels: Tensor, groups: Tensor, seed: int) -> Iterator[_Fold]:
         if across:
             allowed &= groups[queries][:, None] != groups[candidates]
         right = allowed & (labels[queries][:, None] == labels[candidates])
-        asked = right.any(1)
-        if asked.any():
-            yield _Fold(train, queries[asked], candidates, allowed[asked], right[asked], across)
+        answerable = right.any(1)
+        if answerable.any():
+            yield _Fold(train, queries[answerable], candidates, allowed[answerable], right[answerable], across)
 
 
 def _shared(labels: Tensor, groups: Tensor) -> bool:
