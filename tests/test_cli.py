@@ -104,7 +104,7 @@ def listing(folder: Path) -> dict[str, bytes]:
 
 def test_fit(run: Run, data: Path, trained: GeoPatch) -> None:
     ran = run("fit", data, "--out", "model", *TINY)
-    assert (ran.code, ran.out) == (0, f"trained on 8 windows of {data}; saved to model\n")
+    assert (ran.code, ran.out) == (0, f"fitted to 8 windows of {data}; saved to model\n")
     assert "step 2 of 2" in ran.err
     loaded = GeoPatch.load(data.parent / "model")
     assert digest(loaded.encoder_) == digest(trained.encoder_)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from geopatch.data.physionet import (
-    BEATS,
     DS1,
     DS2,
     load_database,
@@ -20,6 +19,7 @@ from geopatch.data.physionet import (
     unnamed_where_leads_differ,
 )
 from geopatch.data.recording import AAMI, cut_windows
+from geopatch.data.wfdb_records import BEATS
 from geopatch.errors import ConfigError, DataError, MissingExtraError
 
 wfdb = pytest.importorskip("wfdb")
@@ -119,12 +119,22 @@ def test_an_annotation_past_the_end_is_noticed(tmp_path: Path) -> None:
         read_wfdb(write(tmp_path, last_mark=900))
 
 
-@pytest.mark.parametrize("suffix", [".hea", ".atr"])
-def test_a_missing_file_is_named(tmp_path: Path, suffix: str) -> None:
+def test_a_missing_header_is_named(tmp_path: Path) -> None:
     path = write(tmp_path)
-    path.with_suffix(suffix).unlink()
-    with pytest.raises(DataError, match=rf"100\{suffix} is missing"):
+    path.with_suffix(".hea").unlink()
+    with pytest.raises(DataError, match=r"100\.hea is missing"):
         read_wfdb(path)
+
+
+def test_a_record_without_annotations_has_no_beats(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    annotated = read_wfdb(path)
+    path.with_suffix(".atr").unlink()
+    plain = read_wfdb(path)
+    assert len(annotated.beat_samples) > 0
+    assert len(plain.beat_samples) == len(plain.rhythm_samples) == 0
+    np.testing.assert_array_equal(plain.signal.values, annotated.signal.values)
+    assert plain.signal.units == ("mV", "mV")
 
 
 def test_a_missing_dat_is_named(tmp_path: Path) -> None:

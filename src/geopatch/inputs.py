@@ -1,4 +1,4 @@
-"""Signals from what people have: arrays, lists of unequal arrays, pandas and polars frames.
+"""Signals from what people have: arrays, lists of unequal arrays, frames of pandas and polars, xarray.
 
 Signals stand in the order in which they, or their ids, first appear; labels and metadata in that order fit them.
 """
@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.arrays import as_array
-from geopatch.errors import MissingExtraError, SignalError
+from geopatch.columns import find_roles
+from geopatch.dataframes import as_tables, is_frame
+from geopatch.errors import SignalError
+from geopatch.frames import LEFT_OUT, TableReading, read_table
+from geopatch.read_options import ReadOptions
 from geopatch.signal import LazySignals, Signal
-
-ID_COLUMN, TIME_COLUMN, LABEL_COLUMN = "id", "time", "label"
 
 
 def as_signals(X: Any) -> Sequence[Signal]:
@@ -24,7 +26,7 @@ def as_signals(X: Any) -> Sequence[Signal]:
         return [X]
     if isinstance(X, LazySignals):
         return X
-    if hasattr(X, "columns") and hasattr(X, "shape"):
+    if is_frame(X):
         return from_frame(X)
     if hasattr(X, "__array__") and not isinstance(X, (list, tuple)):
         return _from_stack(np.asarray(X))
@@ -39,68 +41,49 @@ def as_signals(X: Any) -> Sequence[Signal]:
 
 
 def from_frame(frame: Any, rate_hz: float | None = None) -> list[Signal]:
-    """Signals from a pandas or polars frame, in the order in which their ids first appear.
+    """Signals from a frame of pandas or polars or an xarray object, in the order in which their ids first appear.
 
-    With an `id` column the frame is long: rows of one id are one signal, ordered by `time` if there is one, and every
-    other column but `label` is a channel of numbers. Without it the frame is wide: each row is a signal of one channel.
+    With a column of times, or an index of them, rows are samples and the times give the rate; rows of one `id` are one
+    signal. Without both, each row is a signal of one channel, as scikit-learn has it.
     """
-    table = _narwhal(frame)
-    if ID_COLUMN not in table.columns:
-        numbers = table.drop(LABEL_COLUMN, strict=False) if LABEL_COLUMN in table.columns else table
-        return _from_stack(numbers.to_numpy(), rate_hz)
-    if table.is_empty():
-        raise SignalError("expected at least one signal, got a frame without rows")
-    channels = [name for name in table.columns if name not in (ID_COLUMN, TIME_COLUMN, LABEL_COLUMN)]
-    rows: dict[str, list[int]] = {id: [] for id in _ids(table)}
-    if TIME_COLUMN in table.columns:
-        _check_no_nulls(table, TIME_COLUMN)
-        table = table.with_row_index("__row").sort(TIME_COLUMN, "__row")  # equal times keep their order
-    for row, id in enumerate(_ids(table)):
-        rows[id].append(row)
-    values = table.select(channels).to_numpy() if channels else np.zeros((len(table), 0))
-    return [Signal.from_array(values[places], id, rate_hz, channels) for id, places in rows.items()]
+    readings = _readings(frame, ReadOptions(rate_hz=rate_hz))
+    return [signal for reading in readings for signal in reading.signals]
 
 
 def frame_labels(frame: Any) -> npt.NDArray[np.str_] | None:
     """The label of each signal that `from_frame` gives, in the same order; None without a `label` column."""
-    table = _narwhal(frame)
-    if LABEL_COLUMN not in table.columns:
-        return None
-    _check_no_nulls(table, LABEL_COLUMN)
-    labels = table[LABEL_COLUMN].to_list()
-    if ID_COLUMN not in table.columns:
-        return np.asarray(labels, dtype=str)
-    by_id: dict[str, str] = {}
-    for id, label in zip(_ids(table), map(str, labels), strict=True):
-        if by_id.setdefault(id, label) != label:
-            raise SignalError(f"signal {id!r} has two labels, {by_id[id]!r} and {label!r}; give it one")
-    return np.asarray(list(by_id.values()), dtype=str)
+    labels = [reading.labels for reading in _readings(frame, ReadOptions())]
+    return None if any(own is None for own in labels) else np.concatenate([own for own in labels if own is not None])
 
 
-def _ids(table: Any) -> list[str]:
-    """The id of each row, as text."""
-    _check_no_nulls(table, ID_COLUMN)
-    ids: list[str] = table[ID_COLUMN].cast(_narwhals().String).to_list()
-    return ids
+def has_ids(X: Any) -> bool:
+    """Whether what is given is a frame that names its signals, by a column, an index or over its columns."""
+    if not is_frame(X):
+        return False
+    tables = as_tables(X)
+    return None not in tables or find_roles(tables[None], ReadOptions(), counters=False).id is not None
 
 
-def _check_no_nulls(table: Any, column: str) -> None:
-    missing = table[column].is_null() | table[column].cast(_narwhals().String).is_in(["nan", "NaN"])
-    if missing.any():
-        row = missing.to_list().index(True)
-        raise SignalError(f"row {row} of the frame has no {column}; give it one, or leave the column out")
+def read_frame(frame: Any, name: str, options: ReadOptions) -> list[TableReading]:
+    """The recordings of a frame as those of a file: without times, ids and numbered columns it is one recording."""
+    tables = as_tables(frame)
+    return [read_table(table, record or name, options) for record, table in tables.items()]
 
 
-def _narwhals() -> Any:
-    try:
-        import narwhals
-    except ImportError as error:
-        raise MissingExtraError("narwhals", "frames", "reading a pandas or polars frame") from error
-    return narwhals
-
-
-def _narwhal(frame: Any) -> Any:
-    return _narwhals().from_native(frame, eager_only=True)
+def _readings(frame: Any, options: ReadOptions) -> list[TableReading]:
+    """Those of every table in a frame; nobody reads their notes here, so that nothing may be left out."""
+    readings = []
+    for record, table in as_tables(frame).items():
+        if not len(table):
+            raise SignalError("expected at least one signal, got a frame without rows")
+        reading = read_table(table, record or "0", options, rows="signals")
+        words = list(dict.fromkeys(name for row in reading.metadata for name in row))
+        left_out = [note for note in reading.notes if note.startswith(LEFT_OUT)]
+        if words or left_out:
+            named = f"column {words[0]!r} holds text" if words else left_out[0]
+            raise SignalError(f"expected numbers in every column of the frame, but {named}; leave it out")
+        readings.append(reading)
+    return readings
 
 
 def _from_stack(stack: npt.NDArray[Any], rate_hz: float | None = None) -> list[Signal]:

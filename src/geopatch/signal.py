@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Literal
 
@@ -41,6 +42,10 @@ class Signal:
     anchors : array of shape (A,), optional
         Samples of alignment marks (R peaks, word times), from which a clock can be made. They may lie outside of the
         signal.
+    start_time : datetime, optional
+        The wall-clock time of the first sample, with or without a zone; None where it is not known.
+    units : tuple of str, optional
+        The unit of each channel, such as mV; an empty text where it is not known. None: none is known.
 
     Raises
     ------
@@ -65,11 +70,15 @@ class Signal:
     record: str = ""
     start_s: float = 0.0
     anchors: Anchors | None = None
+    start_time: datetime | None = None
+    units: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         values = as_values(self.values, self.id)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "channels", tuple(self.channels))
+        if self.units is not None:
+            object.__setattr__(self, "units", tuple(self.units))
         if self.anchors is not None:
             object.__setattr__(self, "anchors", sorted_anchors(self.anchors, self.id))
         _check(self)
@@ -88,6 +97,8 @@ class Signal:
         rate_hz: float | None = None,
         channels: Sequence[str] = (),
         anchors: Anchors | None = None,
+        start_time: datetime | None = None,
+        units: Sequence[str] | None = None,
     ) -> Signal:
         """Make one signal from numbers.
 
@@ -103,6 +114,10 @@ class Signal:
             A name for each channel.
         anchors : array of shape (A,), optional
             Samples of alignment marks.
+        start_time : datetime, optional
+            The wall-clock time of the first sample.
+        units : sequence of str, optional
+            The unit of each channel.
 
         Returns
         -------
@@ -114,7 +129,10 @@ class Signal:
         >>> Signal.from_array([1.0, 2.0, 3.0], id="a", rate_hz=10.0)
         Signal('a', 3 samples at 10 Hz, 1 channel)
         """
-        return cls(as_array(values, id), id=id, rate_hz=rate_hz, channels=tuple(channels), anchors=anchors)
+        own_units = None if units is None else tuple(units)
+        return cls(
+            as_array(values, id), id, rate_hz, tuple(channels), anchors=anchors, start_time=start_time, units=own_units
+        )
 
     @property
     def observed(self) -> npt.NDArray[np.bool_]:
@@ -189,7 +207,8 @@ class Signal:
                 "rename its channels, or leave the names out to take them as they stand"
             )
         places = [self.channels.index(name) for name in wanted]
-        return replace(self, values=self.values[:, places], channels=wanted)
+        units = None if self.units is None else tuple(self.units[place] for place in places)
+        return replace(self, values=self.values[:, places], channels=wanted, units=units)
 
     def resampled(self, rate_hz: float) -> Signal:
         """Resample by polyphase filtering; what was not measured stays so, and anchors move along.
@@ -266,7 +285,30 @@ class Signal:
             record=self.record or self.id,
             start_s=start_s,
             anchors=None if self.anchors is None else anchors_around(self.anchors, start, stop),
+            start_time=self.time_at(start),
         )
+
+    def time_at(self, sample: float) -> datetime | None:
+        """Tell the wall-clock time of a sample.
+
+        Parameters
+        ----------
+        sample : float
+            Samples from the first, which is 0.
+
+        Returns
+        -------
+        datetime or None
+            Its time, in the zone of `start_time`; None where that or the rate is not known.
+
+        Examples
+        --------
+        >>> Signal.from_array([0.0] * 9, rate_hz=2.0, start_time=datetime(2026, 5, 1, 12)).time_at(4).isoformat()
+        '2026-05-01T12:00:02'
+        """
+        if sample == 0 or self.start_time is None:
+            return self.start_time
+        return None if self.rate_hz is None else self.start_time + timedelta(seconds=sample / self.rate_hz)
 
 
 class LazySignals(Sequence[Signal]):
@@ -322,3 +364,7 @@ def _check(signal: Signal) -> None:
         raise SignalError(f"signal {id!r}: expected rate_hz > 0, got {signal.rate_hz}")
     if signal.channels and len(signal.channels) != values.shape[1]:
         raise SignalError(f"signal {id!r} has {values.shape[1]} channels but {len(signal.channels)} channel names")
+    if signal.units is not None and len(signal.units) != values.shape[1]:
+        raise SignalError(
+            f"signal {id!r} has {values.shape[1]} channels but {len(signal.units)} units; '' where unknown"
+        )

@@ -19,6 +19,7 @@ from geopatch.version import __version__
 
 VERBS = {
     "demo": "Search the built-in sample: no label, no training.",
+    "inspect": "Show what would be read of files or folders.",
     "data": "List, describe and prepare the data sets that have a name.",
     "fit": "Train an encoder on a collection.",
     "encode": "Turn a collection into embeddings and tokens.",

@@ -80,7 +80,7 @@ def command(
         return
     estimator.save(out, overwrite=force)
     report = _report(estimator, out)
-    click.echo(json.dumps(report) if as_json else f"trained on {len(collection)} windows of {data}; saved to {out}")
+    click.echo(json.dumps(report) if as_json else f"fitted to {len(collection)} windows of {data}; saved to {out}")
 
 
 def _report(estimator: GeoPatch, out: Path) -> dict[str, Any]:

@@ -124,10 +124,10 @@ def _query(
             _refuse(start=start, stop=stop)
             return id
         return Span(str(record), *_both(start, stop))
-    from geopatch.data.read import READERS
+    from geopatch.data.formats import FORMATS
 
     _refuse(record=record)
-    if path.suffix.lower() in READERS:
+    if path.suffix.lower() in FORMATS and path.suffix.lower() != ".hea":
         _refuse(start=start, stop=stop)
         return _from_file(path, id, row).at_rate(rate_hz)
     _refuse(id=id, row=row)

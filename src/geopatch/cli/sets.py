@@ -18,13 +18,13 @@ def training_data(source: str, root: Path, cache: Path, target: str | None, *, q
     """A file to read, or the train side of a data set."""
     from geopatch.data import load_split, read
     from geopatch.data.catalog import CATALOG
-    from geopatch.data.read import READERS
+    from geopatch.data.formats import FORMATS
 
     if source in CATALOG:
         label = catalog_target(source, target)
         return train_side(prepared(source, root, cache, quiet=quiet)).windows("train").collection(label)
     archive_target(target)
-    is_file = Path(source).is_file() or Path(source).suffix.lower() in READERS
+    is_file = Path(source).is_file() or Path(source).suffix.lower() in FORMATS
     return read(source) if is_file else load_split(source, root)[0]
 
 

@@ -221,22 +221,22 @@ def _check_shape(path: Path, line: int, dimensions: list[str], n_dimensions: int
             raise at_line(path, line, f"{came}; pad shorter signals with ?")
 
 
-def read_tsv(path: str | Path) -> Collection:
-    """Signals and labels of a `.tsv` or `.txt` file: one signal of one channel a line, its class first.
+def read_tsv(path: str | Path, separator: str | None = None) -> Collection:
+    """Signals and labels of a text file: one signal of one channel a line, its class first.
 
-    Tabs stand between the numbers, or spaces in lines without a tab.
+    Tabs stand between the numbers, or blanks in lines without a tab, unless another separator is named.
 
     NaN at the end pads shorter signals and is cut off; NaN within is what was not measured and stays.
     """
     path = check_file(path)
-    return collect(path, _tsv_rows(path))
+    return collect(path, _tsv_rows(path, separator))
 
 
-def _tsv_rows(path: Path) -> Iterator[TextRow]:
+def _tsv_rows(path: Path, separator: str | None) -> Iterator[TextRow]:
     expected = 0
     for line, text in text_lines(path):
-        label, _, samples = (text if "\t" in text else "\t".join(text.split())).replace("\t", ",").partition(",")
-        if not label or not samples or "," in text:  # 0,5 is not two samples
+        label, samples = _class_first(text, separator)
+        if not label or not samples:
             raise at_line(path, line, f"expected a label, a tab and numbers between tabs, got {shown(text)}")
         values = numbers(path, line, [samples])
         if expected and values.shape[1] != expected:
@@ -244,3 +244,14 @@ def _tsv_rows(path: Path) -> Iterator[TextRow]:
             raise at_line(path, line, f"{came}; pad shorter signals with NaN")
         expected = values.shape[1]
         yield TextRow(line, label, cut_padding(values))
+
+
+def _class_first(text: str, separator: str | None) -> tuple[str, str]:
+    """The label, and the numbers with commas between them; nothing where a comma is a decimal mark."""
+    if separator not in (None, "\t", " "):
+        fields = text.split(separator)
+    elif "," in text:  # 0,5 is not two samples
+        return "", ""
+    else:
+        fields = text.split("\t") if "\t" in text else text.split()
+    return fields[0].strip(), ",".join(fields[1:])

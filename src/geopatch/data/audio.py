@@ -95,6 +95,29 @@ def read_audio(path: str | Path, id: str | None = None) -> Signal:
         raise DataError(f"{path}: {error}") from error
 
 
+def check_sound_size(path: Path, most: int) -> None:
+    """Refuse a sound of more values than that, by its header."""
+    soundfile = _soundfile()
+    try:
+        about = soundfile.info(str(path))
+    except (soundfile.SoundFileError, OSError, ValueError, TypeError) as error:
+        raise DataError(
+            f"{path.name} cannot be read as audio: {' '.join(str(error).split())}; copy it again"
+        ) from error
+    if about.frames * about.channels > most:
+        raise DataError(
+            f"the sound has {about.frames} samples of {about.channels} channels, too many for {most}; cut it"
+        )
+
+
+def audio_tags(path: Path) -> dict[str, str]:
+    """What a sound file says of itself: title, artist, date, comment and the like."""
+    soundfile = _soundfile()
+    with soundfile.SoundFile(str(path)) as sound:
+        tags: dict[str, str] = sound.copy_metadata()
+    return {name: text.strip() for name, text in tags.items() if text.strip()}
+
+
 def read_frames(path: str | Path, config: AudioConfig | None = None, id: str | None = None) -> Signal:
     """The frames of one file; what is wrong with it names the file."""
     config = config or AudioConfig()

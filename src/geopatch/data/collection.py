@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,10 @@ class Collection:
         with names; signals without names are taken as they stand.
     labels : array of shape (N,), optional
         The class of each signal, kept as text.
+    metadata : sequence of mapping, optional
+        What is known of each signal, such as what a header or a sidecar table says; empty where nothing is.
+    notes : sequence of str, optional
+        What was understood of the files that were read, as sentences.
 
     Raises
     ------
@@ -53,6 +58,8 @@ class Collection:
     name: str
     signals: tuple[Signal, ...]
     labels: Labels | None = None
+    metadata: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.signals:
@@ -60,6 +67,7 @@ class Collection:
         object.__setattr__(self, "signals", _alike(self.name, tuple(self.signals)))
         if self.labels is not None:
             object.__setattr__(self, "labels", np.asarray(self.labels, dtype=str))
+        object.__setattr__(self, "metadata", tuple(self.metadata))
         _check_labels(self)
         _check_ids(self)
 
@@ -101,7 +109,8 @@ class Collection:
         except IndexError as error:
             raise SignalError(f"collection {self.name!r} has {len(self)} signals: {error}") from error
         labels = None if self.labels is None else self.labels[chosen]
-        return Collection(self.name, tuple(self.signals[n] for n in chosen), labels)
+        metadata = tuple(self.metadata[n] for n in chosen) if self.metadata else ()
+        return Collection(self.name, tuple(self.signals[n] for n in chosen), labels, metadata, self.notes)
 
     def digest(self) -> str:
         """Hash ids, rates, shapes, values and labels.
@@ -227,6 +236,11 @@ def _check_labels(collection: Collection) -> None:
         raise SignalError(
             f"collection {collection.name!r} has {n_signals} signals but labels of shape {labels.shape}; "
             "give one label for each signal, or none at all"
+        )
+    if collection.metadata and len(collection.metadata) != n_signals:
+        raise SignalError(
+            f"collection {collection.name!r} has {n_signals} signals but metadata of {len(collection.metadata)}; "
+            "give one mapping for each signal, or none at all"
         )
 
 

@@ -6,15 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from geopatch.data.collection import WindowSplit
-from geopatch.data.recording import AAMI, Recording, WindowConfig, cut_windows
+from geopatch.data.recording import Recording, WindowConfig, cut_windows
 from geopatch.data.source import Report, reported
-from geopatch.errors import DataError, MissingExtraError, SignalError, one_of
-from geopatch.signal import Signal
+from geopatch.data.wfdb_records import read_record
+from geopatch.errors import DataError, one_of
 
 # The lists of de Chazal, O'Dwyer and Reilly (2004), paced records left out. Records 201 (DS1) and 202 (DS2) are of one
 # patient; no other patient is on both sides.
@@ -23,10 +22,7 @@ DS2 = tuple("100 103 105 111 113 117 121 123 200 202 210 212 213 214 219 221 222
 SPLITS = {"DS1": DS1, "DS2": DS2}
 
 DATABASES = ("mitdb", "nstdb", "nsrdb")
-BEATS = frozenset("".join(AAMI.values()))
 NOISY = re.compile(r"\d+e(_?\d+)")
-FIRST_LEAD = "MLII"  # of 46 of MITDB's 48 records; in 114 it is the second channel
-BYTES_A_SAMPLE = {"16": 2.0, "80": 1.0, "212": 1.5}
 
 
 def load_database(name: str, root: Path, *, report: Report | None = None) -> tuple[Recording, ...]:
@@ -48,18 +44,8 @@ def find_database(name: str, root: Path) -> Path | None:
 
 
 def read_wfdb(path: Path) -> Recording:
-    """One record: its signals in physical units, lead MLII first, its beats and rhythms."""
-    wfdb = _wfdb()
-    header = _call(path.with_suffix(".hea"), wfdb.rdheader, str(path))
-    _check_length(path, header)
-    record = _call(path.with_suffix(".dat"), wfdb.rdrecord, str(path))
-    try:
-        order = lead_order(record.sig_name)
-        leads = [record.sig_name[place] for place in order]
-        signal = Signal.from_array(record.p_signal[:, order], path.name, float(record.fs), leads)
-        return _marked(path, signal, wfdb)
-    except SignalError as error:
-        raise DataError(f"{path.parent / path.name}: {error}") from error
+    """One record of these databases, which name patients by their records."""
+    return replace(read_record(path), subject=subject_of(path.name))
 
 
 def subject_of(record: str) -> str:
@@ -72,11 +58,6 @@ def snr_of(record: str) -> int | None:
     """Decibels of signal over noise of an NSTDB record: 24 of 118e24, -6 of 118e_6; None for a record without noise."""
     match = NOISY.fullmatch(record)
     return int(match[1].replace("_", "-")) if match else None
-
-
-def lead_order(leads: Sequence[str]) -> list[int]:
-    """The positions of a record's leads, MLII first where it has that, else as they stand."""
-    return sorted(range(len(leads)), key=lambda place: leads[place] != FIRST_LEAD)
 
 
 def unnamed_where_leads_differ(recordings: Sequence[Recording]) -> list[Recording]:
@@ -122,56 +103,3 @@ def nsrdb_split(root: Path, config: WindowConfig, report: Report | None = None) 
     start_s = np.asarray([signal.start_s for signal in windows.signals])
     stop_s = start_s + np.asarray([signal.duration_s for signal in windows.signals])
     return WindowSplit(windows.side(start_s >= middle_s, "nsrdb_TEST"), windows.side(stop_s <= middle_s, "nsrdb_TRAIN"))
-
-
-def _marked(path: Path, signal: Signal, wfdb: Any) -> Recording:
-    notes = _call(path.with_suffix(".atr"), wfdb.rdann, str(path), "atr")
-    samples, symbols = np.asarray(notes.sample, dtype=np.int64), np.asarray(notes.symbol, dtype=str)
-    beats = np.isin(symbols, list(BEATS))
-    texts = np.asarray([text.rstrip("\x00") for text in notes.aux_note], dtype=str)
-    rhythms = (symbols == "+") & np.char.startswith(texts, "(")
-    return Recording(
-        signal,
-        subject_of(path.name),
-        samples[beats],
-        symbols[beats],
-        samples[rhythms],
-        np.char.lstrip(texts[rhythms], "("),
-    )
-
-
-def _check_length(path: Path, header: Any) -> None:
-    """A header that promises more samples than its file holds, before anything reads past the end."""
-    for file in dict.fromkeys(header.file_name or []):
-        columns = [place for place, name in enumerate(header.file_name) if name == file]
-        sizes = {BYTES_A_SAMPLE.get(header.fmt[place]) for place in columns}
-        size = sizes.pop() if len(sizes) == 1 else None
-        data = path.parent / file
-        if not data.is_file():
-            raise DataError(f"{path.with_suffix('.hea')} names {file}, which is not beside it; copy both")
-        if size is None:
-            continue  # another format: the library checks it
-        needed = int(header.sig_len * len(columns) * size)
-        if data.stat().st_size < needed:
-            raise DataError(
-                f"{data}: expected {needed} bytes for the {header.sig_len} samples that its header promises, "
-                f"got {data.stat().st_size}; copy the file again"
-            )
-
-
-def _call(file: Path, read: Any, *arguments: str) -> Any:
-    """What a reader of the wfdb library gives; whatever it makes of a damaged file becomes one line."""
-    if not file.is_file():
-        raise DataError(f"{file} is missing; a record needs its .hea, .dat and .atr files")
-    try:
-        return read(*arguments)
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OSError, EOFError) as error:
-        raise DataError(f"{file} cannot be read as WFDB: {' '.join(str(error).split())}; copy it again") from error
-
-
-def _wfdb() -> Any:
-    try:
-        import wfdb
-    except ImportError as error:
-        raise MissingExtraError("wfdb", "ecg", "reading WFDB records") from error
-    return wfdb

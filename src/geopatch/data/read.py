@@ -3,61 +3,135 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from geopatch.data.archive import read_arff, read_ts, read_tsv
+from geopatch.data.array_files import holds_split, read_npz_split
 from geopatch.data.collection import Collection, WindowSet, WindowSplit
-from geopatch.data.source import check_file
-from geopatch.data.tables import holds_split, read_csv, read_npz, read_npz_split, read_parquet
-from geopatch.errors import DataError
+from geopatch.data.reading import RecordingFile, read_recordings
+from geopatch.dataframes import is_frame
+from geopatch.errors import DataError, SignalError
+from geopatch.inputs import read_frame
+from geopatch.read_options import ReadOptions
+from geopatch.signal import Signal
 
-READERS: dict[str, Callable[[Path], Collection]] = {
-    ".arff": read_arff,
-    ".csv": read_csv,
-    ".npz": read_npz,
-    ".parquet": read_parquet,
+# The first of these that a folder has for both train and test is read.
+ARCHIVE: dict[str, Callable[[Path], Collection]] = {
     ".ts": read_ts,
+    ".arff": read_arff,
     ".tsv": read_tsv,
     ".txt": read_tsv,
 }
-ARCHIVE = (".ts", ".arff", ".tsv", ".txt")  # the first that a folder has for both train and test is read
 N_NAMES_SHOWN = 5
+FRAME = "frame"  # what a frame is called, which has no name of its own
 
 
-def read(path: str | Path) -> Collection:
-    """Read the signals of a file, and their labels if it has them.
+def read(
+    path: Any,
+    *,
+    time: str | None = None,
+    id: str | None = None,
+    channels: Sequence[str] | None = None,
+    units: Mapping[str, str] | Sequence[str] | str | None = None,
+    rate_hz: float | None = None,
+) -> Collection:
+    """Read recordings from a file, a folder, a WFDB record or a frame, and their labels if they have them.
 
     Parameters
     ----------
-    path : str or Path
-        A .arff, .csv, .npz, .parquet, .ts, .tsv or .txt file; the suffix says which format it is.
+    path : str, Path or frame
+        A file, a folder with everything below it, or a WFDB record with or without `.hea`. `docs/data.md` lists the
+        formats. Or a frame of pandas or polars, also lazy, or an xarray object.
+    time : str, optional
+        The column of times, where its name does not say so; "none" to take a table without one.
+    id : str, optional
+        The column that names the recording of each row; "none" to take a table without one.
+    channels : sequence of str, optional
+        The channels to read, in this order; by default all.
+    units : mapping, sequence or str, optional
+        The unit of each channel, by name, in their order, or one for all.
+    rate_hz : float, optional
+        Samples a second, for what does not say it by a header or a column of times.
 
     Returns
     -------
     Collection
-        The signals in the order of the file, named as the file.
+        The recordings in the order of the file or of the files' names. `notes` says what was understood of them.
 
     Raises
     ------
     DataError
-        If the file cannot be read; the message names its line where there is one.
+        If a file cannot be read; the message names it, and its line where there is one.
 
     Examples
     --------
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "walks.csv")
-    ...     _ = path.write_text("id,x,label\\ns2,1.0,slow\\ns2,2.0,slow\\ns10,5.0,fast\\n")
+    ...     path = Path(folder, "walk.csv")
+    ...     _ = path.write_text("time,left [g],right [g]\\n0.00,1,2\\n0.02,3,4\\n0.04,5,6\\n")
     ...     read(path)
-    Collection('walks', 2 signals of 1 to 2 samples, 1 channel (x), 2 classes)
+    Collection('walk', 1 signals of 3 samples at 50 Hz, 2 channels (left, right))
     """
-    path = check_file(path)
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise DataError(f"{path.name}: cannot read {path.suffix or 'a file without suffix'}; give {', '.join(READERS)}")
-    return reader(path)
+    options = ReadOptions(
+        time,
+        id,
+        None if channels is None else tuple(channels),
+        (units,) if isinstance(units, str) else units if isinstance(units, Mapping) or units is None else tuple(units),
+        rate_hz,
+    )
+    if is_frame(path):
+        return _from_frame(path, options)
+    name = Path(path)
+    readings = list(read_recordings(name, options))
+    return _one_collection(name, readings)
+
+
+def _from_frame(frame: Any, options: ReadOptions) -> Collection:
+    readings = read_frame(frame, FRAME, options)
+    labels = [reading.labels for reading in readings if reading.labels is not None]
+    return Collection(
+        FRAME,
+        tuple(signal for reading in readings for signal in reading.signals),
+        np.concatenate(labels) if len(labels) == len(readings) else None,
+        tuple(row for reading in readings for row in reading.metadata),
+        tuple(dict.fromkeys(note for reading in readings for note in reading.notes)),
+    )
+
+
+def _one_collection(path: Path, readings: Sequence[RecordingFile]) -> Collection:
+    signals = [signal for reading in readings for signal in reading.signals]
+    if not path.is_dir() and _only_count(readings[0].file.id, signals):  # the numbers of one file stand alone
+        signals = [replace(signal, id=str(n)) for n, signal in enumerate(signals)]
+    labelled = all(reading.labels is not None for reading in readings)
+    labels = (
+        np.concatenate([reading.labels for reading in readings if reading.labels is not None]) if labelled else None
+    )
+    try:
+        return Collection(
+            path.stem,
+            tuple(signals),
+            labels,
+            tuple(row for reading in readings for row in reading.metadata),
+            tuple(_notes(readings)),
+        )
+    except SignalError as error:
+        raise DataError(f"{path.name}: {error}") from error
+
+
+def _only_count(name: str, signals: Sequence[Signal]) -> bool:
+    return [signal.id for signal in signals] == [f"{name}/{n}" for n in range(len(signals))]
+
+
+def _notes(readings: Sequence[RecordingFile]) -> Iterator[str]:
+    for reading in readings:
+        for note in reading.notes:
+            yield note if len(readings) == 1 else f"{reading.file.path.name}: {note}"
 
 
 def load_split(name_or_folder: str | Path, root: str | Path = ".") -> tuple[Collection, Collection]:
@@ -159,7 +233,7 @@ def _pair(folder: Path, name: str) -> tuple[Path, Path] | None:
 
 
 def _read_pair(train: Path, test: Path) -> tuple[Collection, Collection]:
-    reader = READERS[train.suffix]
+    reader = ARCHIVE[train.suffix]
     return reader(train), reader(test)
 
 

@@ -9,10 +9,10 @@ from importlib.resources import as_file, files
 
 import numpy as np
 
+from geopatch.data.array_files import Arrays, read_arrays, read_npz_split
 from geopatch.data.collection import Collection
 from geopatch.data.physionet import unnamed_where_leads_differ
 from geopatch.data.recording import Recording, WindowConfig, cut_windows
-from geopatch.data.tables import Arrays, read_arrays, read_npz_split
 from geopatch.signal import Signal
 
 

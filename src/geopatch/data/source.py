@@ -20,6 +20,9 @@ Report = Callable[[str, int, int], None]  # what is being read, how many are don
 Item = TypeVar("Item")
 
 MISSING = "?"
+# Compressed files may hold more than their size. What claims more than so many times that, and more than so many bytes,
+# is taken for damaged.
+MAX_EXPANSION, FREE_BYTES = 20, 1 << 28
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +38,7 @@ def check_file(path: str | Path) -> Path:
     """The path, if it is a file that can be opened and holds something."""
     path = Path(path)
     if path.is_dir():
-        raise DataError(f"{path} is a folder, expected a file; for a folder with _TRAIN and _TEST files use load_split")
+        raise DataError(f"{path} is a folder, expected a file; give the files in it")
     try:
         with path.open("rb") as file:
             empty = not file.read(1)
@@ -46,6 +49,13 @@ def check_file(path: str | Path) -> Path:
     if empty:
         raise DataError(f"{path} is empty (0 bytes); expected data, so fetch or write it again")
     return path
+
+
+def check_claim(path: Path, claimed: int) -> None:
+    """Refuse a file that claims to unpack to far more bytes than it has."""
+    size = path.stat().st_size
+    if claimed > max(FREE_BYTES, MAX_EXPANSION * size):
+        raise DataError(f"{path.name} claims {claimed} bytes of values in {size}; it is damaged, or write it in parts")
 
 
 def reported(items: Sequence[Item], what: str, report: Report | None) -> Iterator[Item]:

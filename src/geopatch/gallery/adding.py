@@ -14,7 +14,7 @@ from geopatch.engines.engine import Engine
 from geopatch.engines.entry import Channels, Entries, Metadata, entries_from, fitting_layout
 from geopatch.errors import ExistsError, GalleryError
 from geopatch.gallery.store import BATCH, shown
-from geopatch.inputs import ID_COLUMN, as_signals
+from geopatch.inputs import as_signals, has_ids
 from geopatch.signal import LazySignals, Signal
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Batches:
 
     def _numbered(self, items: Any) -> Sequence[Signal]:
         """Signals; those that came without an id are numbered on from the last entry that was ever written."""
-        if isinstance(items, (Signal, LazySignals)) or ID_COLUMN in getattr(items, "columns", ()):
+        if isinstance(items, (Signal, LazySignals)) or has_ids(items):
             return as_signals(items)
         if isinstance(items, Iterable) and not hasattr(items, "__array__") and not isinstance(items, (str, bytes)):
             items = list(items)

@@ -12,13 +12,14 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, SkipValidation, StringConstraints, create_model
 from pydantic_core import from_json
 
+from geopatch.data.json_files import json_numbers, json_values
 from geopatch.engines.filters import All, Either, Filter, Not, as_filter
 from geopatch.errors import ConfigError, GalleryError
 from geopatch.search.options import TOKENS, SearchOptions
 from geopatch.search.query import Span
 from geopatch.server.refusal import RefusedError
 from geopatch.server.settings import Limits
-from geopatch.server.uploads import checked, json_numbers, json_values
+from geopatch.server.uploads import checked
 from geopatch.signal import Signal
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1000)]

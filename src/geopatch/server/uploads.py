@@ -1,32 +1,33 @@
-"""Uploads: one signal from the bytes of a file. Nothing is unpickled, and no name that a client sends is opened."""
+"""Uploads: one signal from the bytes of a file, by the same readers as files on disk.
+
+What came is written into a folder of its own, under plain names: nothing is unpickled, and no name that a client sends,
+or that stands in a header, is opened outside of it.
+"""
 
 from __future__ import annotations
 
-import ast
 import io
-import json
-import math
-import struct
+import re
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import PurePosixPath
-from typing import Any
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 
-import numpy as np
-import numpy.typing as npt
-
-from geopatch.errors import DataError, MissingExtraError, SignalError
-from geopatch.server.readers import read_csv_bytes, read_wfdb_bytes
+from geopatch.columns import listed
+from geopatch.data.audio import check_sound_size
+from geopatch.data.formats import AUDIO, FORMATS
+from geopatch.data.reading import InputFile, RecordingFile, read_file
+from geopatch.errors import DataError, GeoPatchError, MissingExtraError
+from geopatch.read_options import ReadOptions
 from geopatch.server.refusal import RefusedError
 from geopatch.server.settings import Limits
 from geopatch.signal import Signal
 
-Files = Mapping[str, bytes]  # by their names, of which only the ending counts
-ENDINGS = ".csv .tsv .txt .json .npy .wav .flac .zip, or .hea with its .dat"
+Files = Mapping[str, bytes]  # by their names
+PLAIN_NAME = re.compile(r"\w[\w .+=@,~-]{0,119}")
 MAX_ID = 200
-NPY, MAX_HEADER = b"\x93NUMPY", 10_000
 MIN_HZ, MAX_HZ = 0.001, 1e7
 
 
@@ -35,11 +36,15 @@ def read_upload(files: Files, limits: Limits, rate_hz: float | None = None) -> S
     if not files or not all(files.values()):
         raise DataError("expected a file with something in it, got none or an empty one; send it as the part `file`")
     name, ending = _kind(files)
-    try:
-        signal = _read(name, ending, files, limits)
-    except SignalError as error:
-        raise DataError(f"{name}: {error}") from error
-    return checked(signal, limits, rate_hz)
+    if ending == ".zip":
+        files = _unzipped(files[name], limits.upload_bytes)
+        name, ending = _kind(files) if files else ("", "")
+        if ending != ".hea":
+            raise DataError("expected a WFDB header in the zip, a file that ends in .hea, with its .dat beside it")
+    if ending not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise RefusedError(415, f"cannot read {ending or 'a file without an ending'!r}; send one of {known}, or .zip")
+    return checked(_signal(_read(files, name, ending, limits)), limits, rate_hz)
 
 
 def checked(signal: Signal, limits: Limits, rate_hz: float | None = None) -> Signal:
@@ -57,101 +62,39 @@ def checked(signal: Signal, limits: Limits, rate_hz: float | None = None) -> Sig
     return replace(signal, id=signal.id[:MAX_ID], rate_hz=rate, record=signal.record[:MAX_ID])
 
 
+def _read(files: Files, name: str, ending: str, limits: Limits) -> RecordingFile:
+    with TemporaryDirectory(prefix="geopatch-upload-") as folder:
+        for other, content in files.items():
+            (Path(folder) / _plain_name(other)).write_bytes(content)
+        path = Path(folder) / _plain_name(name)
+        try:
+            if ending in AUDIO:
+                check_sound_size(path, limits.values)
+            return read_file(InputFile(path, PurePosixPath(name).stem[:MAX_ID] or "upload", (path,)), ReadOptions())
+        except MissingExtraError:
+            raise
+        except GeoPatchError as error:  # where the file lay for a moment helps nobody
+            raise DataError(str(error).replace(f"{folder}/", "")) from error
+
+
+def _signal(reading: RecordingFile) -> Signal:
+    if len(reading.signals) > 1:
+        ids = listed([signal.id for signal in reading.signals])
+        raise DataError(f"the file holds {len(reading.signals)} recordings ({ids}); send a file of one of them")
+    return reading.signals[0]
+
+
 def _kind(files: Files) -> tuple[str, str]:
     """The file whose ending names the format, and that ending."""
     names = sorted(files, key=lambda name: not name.lower().endswith(".hea"))
     return names[0], PurePosixPath(names[0]).suffix.lower()
 
 
-def _read(name: str, ending: str, files: Files, limits: Limits) -> Signal:
-    stem = PurePosixPath(name).stem[:MAX_ID] or "upload"
-    if ending == ".hea":
-        return read_wfdb_bytes(files, limits.values)
-    if ending == ".zip":
-        return read_wfdb_bytes(_unzipped(files[name], limits.upload_bytes), limits.values)
-    reader = READERS.get(ending)
-    if reader is None:
-        raise RefusedError(415, f"cannot read {ending or 'a file without an ending'!r}; send one of {ENDINGS}")
-    return reader(files[name], stem, limits.values)
-
-
-def _read_json(data: bytes, stem: str, most: int) -> Signal:
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise DataError("the file is no JSON, or nested too deeply; write it again") from error
-    fields = content if isinstance(content, dict) else {"values": content}
-    rate_hz, channels, anchors = fields.get("rate_hz"), fields.get("channels") or [], fields.get("anchors")
-    plain = isinstance(rate_hz, (int, float)) and not isinstance(rate_hz, bool)
-    if rate_hz is not None and not (plain and math.isfinite(rate_hz)):
-        raise DataError("expected rate_hz as one number")
-    if not isinstance(channels, list) or not all(isinstance(channel, str) for channel in channels):
-        raise DataError("expected channels as a list of names")
-    id, marks = str(fields.get("id") or stem), None if anchors is None else json_numbers(anchors, "anchors")
-    return Signal.from_array(json_values(fields.get("values")), id, rate_hz, channels, marks)
-
-
-def json_values(values: Any) -> npt.NDArray[np.float32]:
-    """Numbers (T,) or (T, C) from lists, null where nothing was measured."""
-    numbers = json_numbers(values, "values")
-    if numbers.ndim not in (1, 2):
-        raise DataError(f"expected `values` as (T,) or (T, C) numbers, got {numbers.ndim} dimensions")
-    with np.errstate(over="ignore"):
-        return numbers.astype(np.float32)
-
-
-def json_numbers(values: Any, name: str) -> npt.NDArray[np.float64]:
-    if not isinstance(values, list):
-        raise DataError(f"expected `{name}` as a list of numbers or of rows of numbers, got {type(values).__name__}")
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise DataError(f"expected `{name}` as numbers or rows of as many numbers each, null for gaps") from error
-
-
-def _read_npy(data: bytes, stem: str, most: int) -> Signal:
-    """Header and size are checked before anything is allocated; objects, which would be unpickled, are refused."""
-    try:
-        shape, fortran, dtype, start = _npy_header(data)
-    except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, MemoryError, struct.error) as error:
-        raise DataError("the file is no .npy array, or is cut off; write it again with numpy.save") from error
-    if dtype.kind not in "biuf" or dtype.itemsize > 8:
-        raise DataError(f"expected an array of numbers, got {str(dtype)[:40]}; Python objects are never loaded")
-    if len(shape) not in (1, 2):
-        raise DataError(f"expected an array (T,) or (T, C), got {len(shape)} dimensions")
-    size, available = math.prod(shape) * dtype.itemsize, len(data) - start
-    if size != available or size > most * dtype.itemsize or min(shape) < 0:
-        raise DataError(f"the header of the .npy file promises {size} bytes, {available} came; write it again")
-    values = np.frombuffer(data, dtype=dtype, offset=start).reshape(shape, order="F" if fortran else "C")
-    return Signal.from_array(values, id=stem)
-
-
-def _npy_header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Shape, order, type and where the values start. numpy's own reader also runs text through Python's tokenizer."""
-    start, form = {b"\1": (10, "<H"), b"\2": (12, "<I")}[data[6:7]]
-    (size,) = struct.unpack(form, data[8:start])
-    if not data.startswith(NPY) or size > MAX_HEADER:
-        raise ValueError("no such header")
-    header = ast.literal_eval(data[start : start + size].decode("latin-1").strip())
-    shape, kind = header["shape"], header["descr"]
-    if not isinstance(kind, str) or not isinstance(shape, tuple) or not all(type(n) is int for n in shape):
-        raise ValueError("no plain array")
-    return shape, bool(header["fortran_order"]), np.dtype(kind), start + size
-
-
-def _read_audio(data: bytes, stem: str, most: int) -> Signal:
-    soundfile = _soundfile()
-    try:
-        with soundfile.SoundFile(io.BytesIO(data)) as sound:
-            frames = most // max(sound.channels, 1)
-            if sound.frames > frames:
-                raise DataError(f"the sound has {sound.frames} samples of {sound.channels} channels, too many; cut it")
-            values, rate_hz = sound.read(frames, dtype="float32", always_2d=True), float(sound.samplerate)
-    except (soundfile.SoundFileError, OSError, ValueError, TypeError, MemoryError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError("the file cannot be read as wav or flac; write it again") from error
-    return Signal.from_array(values, id=stem, rate_hz=rate_hz)
+def _plain_name(name: str) -> str:
+    """The last part of a name, if it is a plain one; else one of ours with the same ending."""
+    last = PurePosixPath(name.replace("\\", "/")).name
+    ending = PurePosixPath(last).suffix.lower()
+    return last if PLAIN_NAME.fullmatch(last) else f"upload{ending if ending in FORMATS else ''}"
 
 
 def _unzipped(data: bytes, most: int) -> dict[str, bytes]:
@@ -160,7 +103,7 @@ def _unzipped(data: bytes, most: int) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = [info for info in archive.infolist() if not info.is_dir()][:1000]
-            for info in (one for one in members if one.filename.lower().endswith((".hea", ".dat"))):
+            for info in (one for one in members if one.filename.lower().endswith((".hea", ".dat", ".atr"))):
                 with archive.open(info) as member:
                     part = member.read(most + 1)
                 most -= len(part)
@@ -172,22 +115,3 @@ def _unzipped(data: bytes, most: int) -> dict[str, bytes]:
             raise
         raise DataError("the file is no zip, or is damaged; write it again") from error
     return files
-
-
-def _soundfile() -> Any:
-    try:
-        import soundfile
-    except ImportError as error:
-        raise MissingExtraError("soundfile", "serve", "reading sound") from error
-    return soundfile
-
-
-READERS: dict[str, Callable[[bytes, str, int], Signal]] = {
-    ".csv": read_csv_bytes,
-    ".tsv": read_csv_bytes,
-    ".txt": read_csv_bytes,
-    ".json": _read_json,
-    ".npy": _read_npy,
-    ".wav": _read_audio,
-    ".flac": _read_audio,
-}

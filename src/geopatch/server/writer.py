@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.data.json_files import json_values
 from geopatch.engines.about import About
 from geopatch.engines.entry import Metadata
 from geopatch.errors import ConfigError, GeoPatchError, SignalError
@@ -27,7 +28,6 @@ from geopatch.server.refusal import RefusedError, overloaded
 from geopatch.server.schema import ChunkIn
 from geopatch.server.searcher import one_thread
 from geopatch.server.settings import Limits
-from geopatch.server.uploads import json_values
 from geopatch.signal import Signal
 
 Values = npt.NDArray[np.float32]

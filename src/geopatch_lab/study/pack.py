@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.data import catalog
+from geopatch.data.array_files import read_arrays
 from geopatch.data.audio import AudioConfig
 from geopatch.data.collection import Collection, WindowSet, WindowSplit
 from geopatch.data.recording import WindowConfig
 from geopatch.data.sample import basic_motions
-from geopatch.data.tables import read_arrays
 from geopatch.errors import DataError
 from geopatch.evaluate.task import Task, task, thinned
 from geopatch.signal import Signal
