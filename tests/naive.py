@@ -461,3 +461,11 @@ def kernel_span_features(
             above = kernel_above(copies[group * 3 // 48], mix, bias[group, kernel], int(dilation[group]), twos)
             shares.append([np.float32(above[start:stop].sum()) / np.float32(stop - start) for start, stop in spans])
     return np.asarray(shares).T
+
+
+def step_mean(track: Any, low: float, high: float) -> float:
+    """The mean from `low` to `high` of numbers that each hold for one place, within the places there are."""
+    low, high = min(max(low, 0.0), len(track) - 1.0), min(max(high, 1.0), float(len(track)))
+    high = max(high, low + 0.5)
+    shares = [max(min(high, place + 1) - max(low, place), 0.0) for place in range(len(track))]
+    return float(sum(share * value for share, value in zip(shares, track, strict=True)) / (high - low))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -194,7 +195,7 @@ def _side_by_side(matches: Sequence[DrawnMatch]) -> list[tuple[tuple[float, floa
     patches = np.asarray(_spans(matches))  # (P, 2, 2)
     middles = patches.mean(2)
     edges = np.concatenate([patches[:1, :, 0], (middles[:-1] + middles[1:]) / 2, patches[-1:, :, 1]]).tolist()
-    return [((a[0], b[0]), (a[1], b[1])) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [((a[0], b[0]), (a[1], b[1])) for a, b in pairwise(edges)]
 
 
 def _path_bands(path_s: npt.NDArray[np.float64]) -> list[_Band]:
