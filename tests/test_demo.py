@@ -173,7 +173,8 @@ def test_a_gallery_to_look_at_is_made_once(tmp_path: Path) -> None:
 
 def test_the_built_in_ecg_can_be_written_as_files_that_are_read_as_they_were(tmp_path: Path) -> None:
     said = run(tmp_path, "--recordings", str(tmp_path / "ecg"))
-    assert "6 recordings" in said and "index" in said
+    assert "6 recordings" in said
+    assert "index" in said
     written = {signal.id: signal for signal in read(tmp_path / "ecg").signals}
     for recording in mitdb_minutes():
         signal = written[recording.signal.id]

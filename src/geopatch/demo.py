@@ -67,7 +67,7 @@ def search(out: Path, say: Say, *, device: str = "auto") -> Demo:
 
 
 def write_recordings(folder: Path) -> list[Path]:
-    """The built-in ECG as CSV files with a column of seconds, to try `geopatch index` on; a folder that is there stays."""
+    """The built-in ECG as CSV files with a column of seconds, to try `geopatch index` on."""
     if folder.exists():
         raise DataError(f"{folder} is there already; choose another folder")
     folder.mkdir(parents=True)
