@@ -20,6 +20,10 @@ Report = Callable[[str, int, int], None]  # what is being read, how many are don
 Item = TypeVar("Item")
 
 MISSING = "?"
+LIBRARY_ERRORS = (  # what libraries of formats make of damaged files
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, NameError, OSError),
+    *(RuntimeError, StopIteration, TypeError, ValueError),
+)
 # Compressed files may hold more than their size. What claims more than so many times that, and more than so many bytes,
 # is taken for damaged.
 MAX_EXPANSION, FREE_BYTES = 20, 1 << 28

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from geopatch.data.recording import AAMI, Recording
+from geopatch.data.source import LIBRARY_ERRORS
 from geopatch.errors import DataError, MissingExtraError, SignalError
 from geopatch.signal import Signal
 from geopatch.times import NO_DATE
@@ -22,7 +23,6 @@ FIRST_LEAD = "MLII"  # of 46 of MITDB's 48 records; in 114 it is the second chan
 BYTES_A_SAMPLE = {"8": 1.0, "16": 2.0, "24": 3.0, "32": 4.0, "61": 2.0, "80": 1.0, "160": 2.0, "212": 1.5}
 FIELD = re.compile(r"<?([A-Za-z][\w ]{0,30})>?:\s*([^<:]*?)(?=\s*(?:<|$|[A-Za-z][\w]*:))")
 PATIENT = re.compile(r"(\d{1,3}) ([MF])\b")
-DAMAGED = (ValueError, IndexError, KeyError, TypeError, AttributeError, OSError, EOFError, ArithmeticError, MemoryError)
 BYTES_A_SAMPLE |= {"310": 4 / 3, "311": 4 / 3}
 
 
@@ -173,7 +173,7 @@ def _call(file: Path, read: Any, *arguments: str) -> Any:
         raise DataError(f"{file} is missing; a record needs its .hea and .dat files")
     try:
         return read(*arguments)
-    except DAMAGED as error:
+    except LIBRARY_ERRORS as error:
         raise DataError(f"{file} cannot be read as WFDB: {' '.join(str(error).split())}; copy it again") from error
 
 
