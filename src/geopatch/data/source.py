@@ -55,10 +55,10 @@ def check_file(path: str | Path) -> Path:
     return path
 
 
-def check_claim(path: Path, claimed: int) -> None:
+def check_claim(path: Path, claimed: int, expansion: int = MAX_EXPANSION) -> None:
     """Refuse a file that claims to unpack to far more bytes than it has."""
     size = path.stat().st_size
-    if claimed > max(FREE_BYTES, MAX_EXPANSION * size):
+    if claimed > max(FREE_BYTES, expansion * size):
         raise DataError(f"{path.name} claims {claimed} bytes of values in {size}; it is damaged, or write it in parts")
 
 

@@ -29,7 +29,7 @@ BYTES_A_SAMPLE |= {"310": 4 / 3, "311": 4 / 3}
 def read_record(path: Path) -> Recording:
     """One record: its signals in physical units, lead MLII first, its beats and rhythms where it is annotated."""
     wfdb = _wfdb()
-    header = _call(_beside(path, ".hea"), wfdb.rdheader, str(path))
+    header = _header(path)
     _check_header(path, header)
     record = _call(_beside(path, ".hea"), wfdb.rdrecord, str(path))
     try:
@@ -46,6 +46,21 @@ def read_record(path: Path) -> Recording:
         return _marked(path, signal, wfdb) if _beside(path, ".atr").is_file() else Recording(signal, path.name)
     except SignalError as error:
         raise DataError(f"{path.parent / path.name}: {error}") from error
+
+
+def _header(path: Path) -> Any:
+    """The header, if it has a line for each signal or segment that it promises: the library makes room for all."""
+    file = _beside(path, ".hea")
+    if file.is_file():
+        lines = [line.split() for line in file.read_text(encoding="utf-8", errors="replace").splitlines()]
+        first, *rest = [words for words in lines if words and not words[0].startswith("#")] or [[""]]
+        segments = first[0].partition("/")[2]
+        count = segments or "".join(first[1:2])  # of several segments, each has its own header
+        if count.isdecimal() and (len(count) > 9 or int(count) > len(rest)):
+            raise DataError(f"{file} promises {count[:20]} signals and describes {len(rest)}; copy it again")
+        if segments and len(first) > 1 and len(first[1]) > 4:
+            raise DataError(f"{file} promises {first[1][:20]} signals; copy it again")
+    return _call(file, _wfdb().rdheader, str(path))
 
 
 def wfdb_parts(header: Path) -> tuple[Path, ...]:
@@ -134,7 +149,7 @@ def _check_header(path: Path, header: Any, depth: int = 0) -> None:
                     f"{_beside(path, '.hea')} names segment {segment[:60]}, which is not beside it; copy both"
                 )
             own = path.with_name(segment)
-            _check_header(own, _call(_beside(own, ".hea"), _wfdb().rdheader, str(own)), depth + 1)
+            _check_header(own, _header(own), depth + 1)
         return
     if not header.file_name and not depth:
         raise DataError(f"{_beside(path, '.hea')} names no file of data; a record needs its .hea and .dat files")
