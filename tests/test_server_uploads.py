@@ -88,7 +88,7 @@ def test_a_header_that_names_other_files_opens_none(tmp_path: Path) -> None:
     secret.write_bytes(b"\1\2" * 100)
     for name in (str(secret), f"../{tmp_path.name}/secret.dat", "/etc/passwd", "file:///etc/passwd"):
         header = f"r 1 100 10\n{name} 16 200 12 0 0 0 0 x\n".encode()
-        with pytest.raises(DataError, match="which did not come with it"):
+        with pytest.raises(DataError, match=r"r\.hea (names .*, which is not beside it|cannot be read as WFDB)"):
             read_upload({"r.hea": header, "r.dat": b"\0" * 100}, Limits())
 
 
@@ -104,6 +104,7 @@ def test_a_header_that_names_other_files_opens_none(tmp_path: Path) -> None:
         ("time_ms,x\n0,1\n8,2\n", [[1], [2]], 125.0, ("x",)),
         ("'sample #','MLII'\n0,995\n1,996\n", [[995], [996]], None, ("MLII",)),
         ("id,x,label\na,1,N\na,2,V\n", [[1], [2]], None, ("x",)),
+        ("time,x\n2026-05-01T12:00:00Z,1\n2026-05-01T12:00:00.5Z,2\n", [[1], [2]], 2.0, ("x",)),
         ("\ufeffx\r\n# a comment\r\n\r\n1\r\n", [[1]], None, ("x",)),
     ],
 )
@@ -154,7 +155,8 @@ def with_header(shape: str, kind: str = "<f4", data: bytes = b"") -> bytes:
         ("x.npy", with_header("(-1,)"), "promises|no .npy"),
         ("x.npy", with_header("(2,)", "<c8", b"\0" * 16), "array of numbers"),
         ("x.npy", with_header("(2,)", "<U4", b"\0" * 32), "array of numbers"),
-        ("x.npy", with_header("(2, 1, 1)", data=b"\0" * 8), "3 dimensions"),
+        ("x.npy", with_header("(2, 1, 1)", data=b"\0" * 8), "the file holds 2 recordings"),
+        ("x.csv", b"id,x\na,1\na,2\nb,3\nb,4\n", r"the file holds 2 recordings \(a, b\); send a file of one of them"),
         ("x.npy", with_header("(2,)" + "(" * 5000), "no .npy array"),
         ("x.npy", npy(np.full((4, 2), np.nan)), "all NaN"),
         ("x.npy", npy(np.asarray([1.0, np.inf])), "contains inf"),
@@ -165,18 +167,18 @@ def with_header(shape: str, kind: str = "<f4", data: bytes = b"") -> bytes:
         ("x.json", b'{"values": [1], "rate_hz": 1e300}', "expected a rate"),
         ("x.json", b'{"values": [1' + b"0" * 400 + b"]}", "contains inf|as numbers"),
         ("x.csv", b"", "got none or an empty one"),
-        ("x.csv", b"\xff\xfe1\x002", "UTF-8"),
-        ("x.csv", b"a,b\n1,2\n3\n", "expected 2 fields"),
-        ("x.csv", b"a\n1\n2x3\n", "expected a number, got '2x3'"),
-        ("x.csv", b"time,x\n0,1\n5,2\n1,3\n", "grow evenly"),
-        ("x.csv", b"time\n0\n1\n", "no column of a signal"),
-        ("x.wav", b"RIFF\xff\xff\xff\x7fWAVEfmt ", "wav or flac"),
+        ("x.csv", b"\xff\xfe1\x002", "UTF-16"),
+        ("x.csv", b"a,b\n1,2\n3\n4,5\n", "expected 2 fields"),
+        ("x.csv", b"a\n1\n2x3\n", "expected a number in column 'a', got '2x3'"),
+        ("x.csv", b"time,x\n0,1\n5,2\n1,3\n", "the times are uneven: steps of 1 to 4 s"),
+        ("x.csv", b"time\n0\n1\n", "no column of numbers is left to be a channel"),
+        ("x.wav", b"RIFF\xff\xff\xff\x7fWAVEfmt ", "x.wav cannot be read as audio"),
         ("x.zip", zipped(big_dat=b"\0" * 40_000_000, r_hea=b"r 1 1 1\n"), "more than an upload may"),
         ("x.zip", b"PK\x03\x04" + b"\0" * 50, "no zip"),
         ("x.zip", zipped(x_txt=b"1"), "expected a WFDB header"),
-        ("r.hea", b"r 1 360 1000000000\nr.dat 16 200 12 0 0 0 0 x\n", "did not come with it"),
-        ("r.hea", b"r/3 1 360 10\na 10\n", "several segments"),
-        ("r.hea", b"\xff\xfe\0", "no WFDB header"),
+        ("r.hea", b"r 1 360 1000000000\nr.dat 16 200 12 0 0 0 0 x\n", "names r.dat, which is not beside it"),
+        ("r.hea", b"r/3 1 360 10\na 10\n", "names segment a, which is not beside it|cannot be read as WFDB"),
+        ("r.hea", b"\xff\xfe\0", "r.hea cannot be read as WFDB"),
     ],
 )
 def test_malformed_uploads_are_one_line_errors(name: str, data: bytes, line: str) -> None:
@@ -187,7 +189,7 @@ def test_malformed_uploads_are_one_line_errors(name: str, data: bytes, line: str
 
 def test_a_header_that_promises_a_gigabyte() -> None:
     header = b"r 1 360 500000000\nr.dat 16 200 12 0 0 0 0 x\n"
-    with pytest.raises(DataError, match="the data holds fewer"):
+    with pytest.raises(DataError, match=r"r\.dat: expected 1000000000 bytes for the 500000000 samples .*, got 100"):
         read_upload({"r.hea": header, "r.dat": b"\0" * 100}, Limits())
 
 

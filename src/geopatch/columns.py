@@ -126,10 +126,11 @@ def _time_column(table: Any) -> str | None:
     if len(dates) == 1:
         return dates[0]
     first = str(table.columns[0])
-    return first if kind_of(table[first]) == "text" and _are_times(table[first].head(3).to_list()) else None
+    return first if kind_of(table[first]) == "text" and are_times(table[first].head(3).to_list()) else None
 
 
-def _are_times(texts: Sequence[Any]) -> bool:
+def are_times(texts: Sequence[Any]) -> bool:
+    """Whether texts are times of day or dates with them."""
     try:
         text_times([str(text) for text in texts if text])
     except (ValueError, IndexError):

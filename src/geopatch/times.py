@@ -24,7 +24,7 @@ CLOCK = re.compile(r"(\d{1,3}):(\d\d)(?::(\d\d(?:[.,]\d*)?))?")
 ZONE = re.compile(r"(?<=\d)\s*(Z|UTC|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 EUROPEAN = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})[ T]+(\S.*)")
 SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})[ T]+(\S.*)")
-DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d([T ].*)?")
+DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d*)?)?)?)?")
 
 
 @dataclass(frozen=True, eq=False)

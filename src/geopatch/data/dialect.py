@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from geopatch.columns import ID_NAMES, LABEL, MANY_COLUMNS, NOT_MEASURED, is_float, name_step
+from geopatch.columns import ID_NAMES, LABEL, MANY_COLUMNS, NOT_MEASURED, TIME_NAMES, are_times, is_float, name_step
 from geopatch.errors import DataError
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
@@ -20,7 +20,7 @@ HEAD_LINES, MOST_SKIPPED = 100, 1000
 MAX_COLUMNS = 100_000
 DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
 SPLIT_NAME = re.compile(r".*_(TRAIN|TEST)", re.IGNORECASE)
-NAMES_OF_ROWS = ID_NAMES | {LABEL, "class"}
+KNOWN_NAMES = ID_NAMES | TIME_NAMES | {LABEL, "class"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def sniff(data: bytes, path: Path) -> Dialect:
     width = max(len(row) for row in fields[:3])
     names = _names(path, fields[0], fields[1] if units else None, width) if header else map(str, range(1, width + 1))
     first_row = rows[header + units][0] - 1 if len(rows) > header + units else rows[-1][0]
-    word = not header and not _is_number(fields[0][0], decimal_comma)
+    word = not header and not _is_number(fields[0][0], decimal_comma) and not are_times(fields[0][:1])
     skipped = rows[0][0] - 1
     return Dialect(separator, decimal_comma, header, tuple(names), skipped, first_row, word)
 
@@ -125,10 +125,11 @@ def _is_header(first: Sequence[str], others: Sequence[Sequence[str]], decimal_co
     numbers = [_is_number(field, decimal_comma) for field in first]
     if all(numbers):
         return len(first) > 2 and [field.strip() for field in first] == [str(n) for n in range(len(first))]
-    if len(first) > 1 and not numbers[0] and all(numbers[1:]):  # a class and a signal, or a name of ids and of samples
-        return (
-            first[0].strip().lower() in NAMES_OF_ROWS or name_step([field.strip() for field in first[1:]]) is not None
-        )
+    names = [field.strip().strip("\"'").lower() for field in first]
+    if any(name in KNOWN_NAMES for name in names):
+        return True
+    if len(first) > 1 and not numbers[0] and all(numbers[1:]):  # a class and a signal, or names of samples
+        return len(first) > 4 and name_step(names[1:]) is not None
     below = [any(_is_number(row[n], decimal_comma) for row in others if n < len(row)) for n in range(len(first))]
     return not any(below) or any(under and not own for own, under in zip(numbers, below, strict=True))
 

@@ -117,7 +117,11 @@ def with_metadata(
         if table is not None and not row:
             notes.append(f"{table.name} has no row for {recording.signal.id!r}")
         metadata.append({**own, **(from_path or {}), **row})
-    return replace(reading, metadata=tuple(metadata), notes=tuple(notes))
+    recordings = tuple(
+        replace(recording, subject=str(row.get("subject", recording.subject)))
+        for recording, row in zip(reading.recordings, metadata, strict=True)
+    )
+    return replace(reading, recordings=recordings, metadata=tuple(metadata), notes=tuple(notes))
 
 
 def _frame(path: Path) -> Any:

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.data.formats import FORMATS, FileReading, companions, is_companion
+from geopatch.data.file_reading import FileReading
+from geopatch.data.formats import FORMATS, companions, is_companion
 from geopatch.data.recording import Recording
 from geopatch.data.source import check_file
 from geopatch.data.wfdb_records import wfdb_segments
