@@ -27,7 +27,7 @@ from geopatch.signal import Signal, channel_text
 
 SURVEY_FILES = 24
 FIT_WINDOWS, LABELLED_WINDOWS = 4096, 20_000  # that a model is fitted on, without labels and with
-KEPT_BYTES = 32 * 2**20
+KEPT_BYTES = 16 * 2**20
 OVERLAP = 0.5
 NAMED_SHARE = 0.9  # of the recordings, that must have the same channel names for these to count
 
@@ -291,4 +291,5 @@ def _some(
         start, stop = places[place]
         if prepared.observed[start:stop].any():
             window = prepared.window(start, stop)
+            window = replace(window, values=window.values.copy())  # else all of its recording stays in memory
             yield window if rate_hz else replace(window, rate_hz=None)
