@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +33,7 @@ from geopatch.engines.filters import Where
 from geopatch.engines.place import create_engine, open_engine
 from geopatch.errors import ConfigError, ExistsError, GalleryError, LockedError, NotFoundError
 from geopatch.gallery import Gallery
+from geopatch.gallery.facts import FileFacts, RecordFacts
 
 IDS = [f"w {n}" for n in range(60)]
 FILTERS: list[Where] = [
@@ -163,7 +166,7 @@ def test_entries_are_removed_by_a_filter(filled: tuple[Gallery, Entries]) -> Non
     assert gallery.remove(where="age >= 40") == 0
     assert set(everything(gallery)) == set(IDS) - set(old)
     for ids, where in ((None, None), (IDS[:1], "age < 3")):
-        with pytest.raises(ConfigError, match="either ids or where"):
+        with pytest.raises(ConfigError, match="either ids, record or where"):
             gallery.remove(ids, where=where)
 
 
@@ -632,3 +635,66 @@ def test_a_rewrite_that_fails_changes_nothing(filled: tuple[Gallery, Entries]) -
     assert same(gallery.fetch(IDS), entries)
     near = gallery.shortlist(entries.embedding[:1], 5)[0]
     assert agrees(near, naive_shortlist(entries, entries.embedding[0], 5, None))
+
+
+def test_documents_are_kept_by_kind_and_name(ground: Ground) -> None:
+    with ground.gallery() as gallery:
+        engine = gallery.engine
+        assert engine.documents("record") == {}
+        engine.write_documents("record", {"a": "first", "b": "é"})
+        engine.write_documents("file", {"a": "of a file"})
+        engine.write_documents("record", {"a": "second", "c": None})
+        assert engine.documents("record") == {"a": "second", "b": "é"}
+        assert engine.documents("record", ["b", "nowhere"]) == {"b": "é"}
+        engine.write_documents("record", {"a": None})
+        assert (engine.documents("record"), engine.documents("file")) == ({"b": "é"}, {"a": "of a file"})
+        with Gallery.open(f"{gallery.info().place}", read_only=True) as reader:
+            assert reader.engine.documents("record") == {"b": "é"}
+        info = gallery.info()
+        assert info.created
+        assert info.created <= info.changed
+
+
+def test_records_are_listed_and_removed_whole(filled: tuple[Gallery, Entries]) -> None:
+    gallery, entries = filled
+    names = np.asarray(entries.records)
+    for record in gallery.records():
+        inside = names == record.name
+        bounds = entries.start_s[inside].min(), entries.stop_s[inside].max()
+        assert (record.windows, record.start_s, record.stop_s) == (inside.sum(), *bounds)
+    assert [record.name for record in gallery.records()] == sorted(set(names))
+    gallery.engine.write_documents("record", {"rec 1": RecordFacts().as_text(), "rec 2": RecordFacts().as_text()})
+    facts = FileFacts("digest", "/where", ("rec 1",), windows=3, whole=True)
+    gallery.engine.write_documents(
+        "file", {"one": facts.as_text(), "two": replace(facts, records=("rec 2",)).as_text()}
+    )
+    with pytest.raises(NotFoundError, match="has no record 'rec 9'; nothing was removed"):
+        gallery.remove(record=["rec 1", "rec 9"])
+    assert gallery.remove(record="rec 1") == (names == "rec 1").sum() > 0
+    assert gallery.remove(record=["rec 9"], missing="ignore") == 0
+    assert {record.name for record in gallery.records()} == {"rec 0", "rec 2"}
+    assert set(gallery.record_facts()) == {"rec 2"}
+    assert set(gallery.engine.documents("file")) == {"two"}  # its file counts as a new one
+
+
+def test_relabel_changes_metadata_of_many_in_one_change(filled: tuple[Gallery, Entries]) -> None:
+    gallery, entries = filled
+    chosen = [n for n, record in enumerate(entries.records) if record == "rec 1" and "sex" in entries.metadata[n]]
+    assert gallery.relabel({"sex": "X", "age": None}, record="rec 1", where="sex in ('F', 'M')") == len(chosen) > 0
+    for n, id in enumerate(IDS):
+        row = dict(entries.metadata[n])
+        if n in chosen:
+            row = {**{name: value for name, value in row.items() if name != "age"}, "sex": "X"}
+        assert gallery.get(id).metadata == (row,)
+    assert gallery.relabel({"sex": "X"}, where="sex == 'X'") == 0
+    with pytest.raises(NotFoundError, match="no record 'rec 9'"):
+        gallery.relabel({"sex": "X"}, record="rec 9")
+
+
+def test_a_copy_knows_what_is_known_of_records_and_files(filled: tuple[Gallery, Entries], tmp_path: Path) -> None:
+    gallery, _ = filled
+    facts = RecordFacts(datetime(2026, 5, 1, 12, tzinfo=timezone.utc), ("mV", ""))
+    gallery.engine.write_documents("record", {"rec 1": facts.as_text()})
+    gallery.copy(tmp_path / "copy")
+    with Gallery.open(tmp_path / "copy", read_only=True) as copy:
+        assert copy.record_facts() == {"rec 1": facts}

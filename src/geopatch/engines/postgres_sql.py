@@ -45,6 +45,10 @@ REWRITE = "UPDATE entry SET embedding = %s, tokens = %s, valid = %s, patch_s = %
 # that a rewrite can give it another; the index has one, and queries name it.
 ADD_CHANNELS = "ALTER TABLE entry ADD COLUMN channels TEXT NOT NULL DEFAULT ''"
 INDEX_CHANNELS = "CREATE INDEX entry_channels ON entry (channels)"
+DOCUMENT_TABLE = (
+    "CREATE TABLE IF NOT EXISTS document (kind TEXT NOT NULL, name TEXT NOT NULL, content TEXT NOT NULL, "
+    "PRIMARY KEY (kind, name))"
+)
 MODEL_TABLE = "CREATE TABLE IF NOT EXISTS model (checkpoint BYTEA NOT NULL)"
 SCHEMA = f"""
 CREATE TABLE about (told TEXT NOT NULL);
@@ -58,6 +62,7 @@ CREATE INDEX entry_tags ON entry USING gin (tags jsonb_path_ops);
 {ADD_CHANNELS};
 {INDEX_CHANNELS};
 {MODEL_TABLE};
+{DOCUMENT_TABLE};
 """
 INDEX = "CREATE INDEX IF NOT EXISTS entry_embedding ON entry USING hnsw ((embedding::vector({width})) vector_ip_ops)"
 # Galleries made before have a width there. No row is touched.
@@ -192,6 +197,14 @@ def write_model(connection: Any, model: bytes | None) -> None:
     connection.execute("DELETE FROM model")
     if model is not None:
         connection.execute("INSERT INTO model VALUES (%s)", (model,))
+
+
+def write_document(connection: Any, kind: str, name: str, content: str | None) -> None:
+    """Put a text in the place of the one of that name; None takes it away."""
+    connection.execute(DOCUMENT_TABLE)
+    connection.execute("DELETE FROM document WHERE kind = %s AND name = %s", (kind, name))
+    if content is not None:
+        connection.execute("INSERT INTO document VALUES (%s, %s, %s)", (kind, name, content))
 
 
 def condition(where: Filter | None) -> Condition:

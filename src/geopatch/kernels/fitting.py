@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from geopatch.kernels.band_tokens import band_features, leading_directions
-from geopatch.kernels.bank import TOKEN_FEATURES, copies, draw_mixes
+from geopatch.kernels.bank import FEATURES, TOKEN_FEATURES, copies, draw_mixes
 from geopatch.kernels.half import KernelHalf, resampled, spans_round, token_features, token_spans
 from geopatch.kernels.labelled import labelled_directions
 from geopatch.kernels.moments import Moments, directions, leading_basis
@@ -185,7 +185,7 @@ def start(
     mean, scale = prior.features.blended(*centre_and_scale(shares), known)
     count = min(max(min(SAMPLE_VIEWS, views.total or VIEWS) // len(batch), MIN_VIEWS), MAX_VIEWS // 2)
     parts = [views.draw(rows, count).windows for rows in _batches(batch, max(batch_views(half) // count, 1))]
-    samples = torch.cat([half_features(half, part) for part in parts]).sub_(mean).div_(scale)
+    samples = _features_of(half, parts).sub_(mean).div_(scale)
     basis = leading_basis(_with_prior(samples, prior.features, scale, known), RANK)
     token_mean, token_scale = _token_scale(half, batch.lengths[:TOKEN_WINDOWS], clean[:TOKEN_WINDOWS], known)
     return KernelFit(
@@ -261,6 +261,16 @@ def half_features(half: KernelHalf, windows: WindowBatch) -> Tensor:
     return features(
         copies(windows.values.transpose(1, 2).contiguous(), half.layout), half.mixes, half.bias, half.layout
     )
+
+
+def _features_of(half: KernelHalf, parts: Sequence[WindowBatch]) -> Tensor:
+    """The features of several batches in one tensor, filled in place: two copies would not fit into small memory."""
+    shares = torch.empty((sum(map(len, parts)), FEATURES), device=half.bias.device)
+    first = 0
+    for part in parts:
+        shares[first : first + len(part)] = half_features(half, part)
+        first += len(part)
+    return shares
 
 
 def shuffled(count: int, seed: int) -> Tensor:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.errors import GalleryError
 from geopatch.scoring import SCORERS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from geopatch.plot.alignment import DrawnHit
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -72,6 +78,8 @@ class Explanation:
         The query's times are those of the query warped by this.
     ordered : bool, default=False
         Whether the matches are the steps of one path through query and hit, as those of `aligned` are.
+    hit : Hit, optional
+        The hit that it explains, to draw both.
     """
 
     scorer: str
@@ -83,6 +91,36 @@ class Explanation:
     note: str
     tempo: float = 0.0
     ordered: bool = False
+    hit: DrawnHit | None = field(default=None, repr=False)
+
+    def plot(self) -> Figure:
+        """Draw the query above, the hit below, and between them what met what.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        GalleryError
+            When the values of query or hit are not known.
+        """
+        from geopatch.plot.alignment import alignment
+
+        query = None if self.hit is None else self.hit.query_window
+        if self.hit is None or query is None:
+            raise GalleryError("there is nothing to draw: the values of the query are not known")
+        return alignment(query, self.hit)
+
+    def _repr_html_(self) -> str:
+        from geopatch.notebook import table
+
+        rows = [
+            {"query_s": str(one.query_s), "hit_s": str(one.hit_s), "similarity": one.similarity, "weight": one.weight}
+            for one in self.matches
+        ]
+        return table(rows, f"{self.scorer} {self.score:.4f}, cosine {self.cosine:.4f}: {self.note}")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them.
