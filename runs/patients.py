@@ -20,6 +20,7 @@ import torch
 from geopatch.config import PRESETS, TrainConfig
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import append_rows, evaluate, train
+from geopatch.parameters import device_of
 from geopatch.protocol import Protocol
 from geopatch.train.amplitude import TREATMENTS, choose_amplitude
 from geopatch.training_set import TrainingSet
@@ -33,7 +34,7 @@ SEARCHES = (
 )
 
 
-def choices(data: str, target: str, packs: Path, seed: int) -> dict[str, str]:
+def choices(data: str, target: str, packs: Path, seed: int, device: torch.device) -> dict[str, str]:
     """What each way of validation chooses; by way."""
     side = read_pack(packs, data, target).train
     assert side is not None
@@ -46,7 +47,7 @@ def choices(data: str, target: str, packs: Path, seed: int) -> dict[str, str]:
         assert known.groups is not None
         numbers = torch.from_numpy(known.labels), torch.from_numpy(known.groups)
         model = known.adapted(PRESETS["instant"])
-        choice = choose_amplitude(known.windows, *numbers, model, TrainConfig(), seed=seed)
+        choice = choose_amplitude(known.windows, *numbers, model, TrainConfig(), seed=seed, device=device)
         assert choice is not None
         scores = ", ".join(f"{name} {value:.3f}" for name, value in choice.recall.items())
         counted = f"{scores}; {choice.queries} queries"
@@ -57,7 +58,7 @@ def choices(data: str, target: str, packs: Path, seed: int) -> dict[str, str]:
 
 def measure(arguments: argparse.Namespace, seed: int) -> None:
     for data, target in dict.fromkeys((data, target) for data, target, _ in SEARCHES):
-        made = choices(data, target, arguments.packs, seed)
+        made = choices(data, target, arguments.packs, seed, device_of(arguments.device))
         task = read_pack(arguments.packs, data, target)
         assert task.train is not None
         for amplitude in TREATMENTS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from dataclasses import replace
@@ -15,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geopatch.data.arctic import load_arctic, prompt_split, utterances
-from geopatch.data.audio import DECIBELS, AudioConfig, frames, log_mel, mfcc, read_audio, read_frames
+from geopatch.data.audio import BEFORE, DECIBELS, AudioConfig, frames, log_mel, mfcc, read_audio, read_frames
+from geopatch.data.cache import HEADER
+from geopatch.data.prepare import prepare
 from geopatch.errors import ConfigError, DataError, MissingExtraError, SignalError
 from geopatch.signal import Signal
 
@@ -326,3 +329,15 @@ def test_both_speakers_read_the_same_593_prompts() -> None:
     assert len(found) == 2 * 593
     assert all(np.isfinite(signal.values).all() for signal in found.signals)
     assert min(signal.length for signal in found.signals) > 50
+
+
+def test_a_cache_of_decibels_stays_one_when_it_is_made_anew(tmp_path: Path) -> None:
+    write_arctic(tmp_path / "root" / "arctic")
+    header = prepare("arctic", tmp_path / "root", tmp_path, config=DECIBELS).cache.folder / HEADER
+    kept = json.loads(header.read_text())
+    settings = {name: value for name, value in kept["settings"].items() if name not in BEFORE}  # as version 0.1 wrote
+    header.write_text(json.dumps({**kept, "settings": settings, "source": "other files"}))
+    again = prepare("arctic", tmp_path / "root", tmp_path)
+    assert again.built
+    assert again.cache.header.settings["normalise"] == "none"
+    assert prepare("arctic", tmp_path / "root", tmp_path / "new").cache.header.settings["normalise"] == "utterance"

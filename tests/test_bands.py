@@ -19,7 +19,6 @@ from geopatch.kernels.band_tokens import BAND_FEATURES, BAND_GROUPS, CHANGE_WEIG
 from geopatch.kernels.bank import draw_mixes
 from geopatch.model import digest
 from geopatch.patches import stack
-from geopatch.scaffold import Scaffold, fixed_scaffold
 from geopatch.signal import Signal
 from geopatch.views import TRACT, MildClock, view
 
@@ -64,14 +63,13 @@ def naive_tokens(values: npt.NDArray[np.float64], centres: list[float], width: f
 
 def test_tokens_of_bands_equal_their_naive_twin() -> None:
     values = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 20, 60)))
-    lengths = torch.tensor([60, 60])
-    scaffold = fixed_scaffold(lengths, 16, 5)
-    tokens = band_features(values, scaffold, lengths)
+    valid = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    tokens = band_features(values, valid)
     assert tokens.shape == (2, 5, BAND_FEATURES)
-    for row in range(2):
-        centres = [float(centre) + 0.5 for centre in scaffold.centres[row]]
-        twin = naive_tokens(values[row].numpy(), centres, 2 * 60 / 5)
-        np.testing.assert_allclose(tokens[row].numpy(), twin, atol=1e-10)
+    for row, count in enumerate((5, 3)):
+        middles = [(number + 0.5) * 60 / count for number in range(count)]
+        twin = naive_tokens(values[row].numpy(), middles, 2 * 60 / count)
+        np.testing.assert_allclose(tokens[row, :count].numpy(), twin, atol=1e-10)
 
 
 def test_tokens_of_bands_depend_on_their_own_window_alone() -> None:
@@ -91,7 +89,7 @@ def test_all_numbers_of_a_token_are_a_turn_of_its_features() -> None:
     windows = encoder.scale(stack(signals))
     values = fitting.evened(half, windows).values.transpose(1, 2)
     scaffold = half.scaffold(windows.lengths)
-    raw = band_features(values, scaffold, windows.lengths)[0].numpy()
+    raw = band_features(values, scaffold.valid)[0].numpy()
     tokens = model.encode(signals).tokens[0]
     norm = np.linalg.norm(raw, axis=1)
     np.testing.assert_allclose(tokens @ tokens.T, raw @ raw.T / np.outer(norm, norm), atol=1e-4)
@@ -172,9 +170,7 @@ def test_another_tract_reads_bands_higher_or_lower_and_moves_nothing_in_time() -
     assert float(factor.max()) > 1.1
 
 
-def test_a_scaffold_of_one_token_spans_the_window() -> None:
-    lengths = torch.tensor([20])
-    scaffold = Scaffold(torch.zeros(1, 1, dtype=torch.int64), torch.ones(1, 1, dtype=torch.bool), lengths, 20)
-    tokens = band_features(torch.ones(1, 16, 20), scaffold, lengths)
+def test_one_token_spans_the_window() -> None:
+    tokens = band_features(torch.ones(1, 16, 20), torch.ones(1, 1, dtype=torch.bool))
     torch.testing.assert_close(tokens[0, 0, : BAND_GROUPS * PARTS], torch.ones(BAND_GROUPS * PARTS))
     torch.testing.assert_close(tokens[0, 0, BAND_GROUPS * PARTS :], torch.zeros(BAND_GROUPS * PARTS))

@@ -75,7 +75,8 @@ class AudioConfig:
         return tuple(f"mel {number}" for number in range(self.bands))
 
 
-DECIBELS = AudioConfig(normalise="none", range_db=80.0, trim_db=None)  # as version 0.1 made frames
+BEFORE: dict[str, Any] = {"normalise": "none", "range_db": 80.0, "trim_db": None}  # what version 0.1 did
+DECIBELS = AudioConfig(**BEFORE)
 
 
 def read_audio(path: str | Path, id: str | None = None) -> Signal:

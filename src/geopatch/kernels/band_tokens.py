@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from geopatch.scaffold import Scaffold
-
 BAND_GROUPS = 8
 PARTS = 3  # of a span
 TOKENS_WIDE = 2  # how long a span is
@@ -20,13 +18,14 @@ CHANGE_WEIGHT = 6.0  # of a change a place, beside a mean
 BAND_FEATURES = 2 * BAND_GROUPS * PARTS
 
 
-def band_features(values: Tensor, scaffold: Scaffold, lengths: Tensor) -> Tensor:
-    """Features (B, K, BAND_FEATURES) of the tokens of windows (B, C, T), which have been resampled from `lengths`."""
-    length = values.shape[2]
-    tracks = band_tracks(values)
-    centres = scaffold.centres / (lengths[:, None] - 1).clamp(min=1) * (length - 1) + 0.5
-    width = TOKENS_WIDE * length / scaffold.valid.sum(1, keepdim=True).clamp(min=1)
-    return part_means(tracks, centres, width)
+def band_features(values: Tensor, valid: Tensor) -> Tensor:
+    """Features (B, K, BAND_FEATURES) of the tokens of windows (B, C, T), of which `valid` (B, K) says how many.
+
+    The window is shared out evenly: token k of K has its middle at (k + 1/2) T / K.
+    """
+    length, count = values.shape[2], valid.sum(1, keepdim=True).clamp(min=1)
+    middles = (torch.arange(valid.shape[1], device=values.device) + 0.5) * length / count
+    return part_means(band_tracks(values), middles, TOKENS_WIDE * length / count)
 
 
 def band_tracks(values: Tensor) -> Tensor:

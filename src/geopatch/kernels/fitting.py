@@ -92,7 +92,7 @@ class KernelFit:
         if half.config.bands:
             scaffold = half.scaffold(batch.lengths)
             clean = batch.values.transpose(1, 2).contiguous()
-            self.token_moments.add_means(band_features(clean, scaffold, batch.lengths)[scaffold.valid])
+            self.token_moments.add_means(band_features(clean, scaffold.valid)[scaffold.valid])
             return
         used = math.ceil(share * count)  # views of a window
         batch = batch.rows(slice(0, math.ceil(share * count * len(batch) / used)))

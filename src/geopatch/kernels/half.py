@@ -61,7 +61,7 @@ class KernelHalf(nn.Module):
         """Unit vectors (B, D) and unit tokens (B, K, d) of windows, which come as `Encoder.patch` leaves them."""
         values = resampled(windows, self.layout.length, self.config.channels)
         if self.config.bands:
-            tokens = band_features(values, scaffold, windows.lengths) @ self.token_map - self.token_origin
+            tokens = band_features(values, scaffold.valid) @ self.token_map - self.token_origin
             return self._embedded(values), _unit(tokens) * scaffold.valid[..., None]
         starts, stops = token_spans(scaffold, windows.lengths, self.layout.length)
         size = self._part(values)
