@@ -442,7 +442,7 @@ BAD: dict[str, tuple[Callable[[Path], object], Sequence[str], str]] = {
     "missing file": (nothing, ["fit", "gone.csv", *FIT], "gone.csv: no such file"),
     "missing file, encode": (nothing, ["encode", "gone.csv", *ENCODE], "gone.csv: no such file"),
     "missing file, evaluate": (nothing, ["evaluate", "gone.npz", "--model", "model"], "gone.npz: no such file"),
-    "folder as file": (nothing, ["encode", ".", *ENCODE], ". has no file that can be read"),
+    "folder without data": (nothing, ["encode", "model", *ENCODE], "model has no file that can be read"),
     "unknown data set": (nothing, ["fit", "Waves", *FIT], "no data set 'Waves'"),
     "unknown data set, evaluate": (nothing, ["evaluate", "Waves", *TINY], "no data set 'Waves'"),
     "no data root": (nothing, ["fit", "Waves", "--data-root", "gone", *FIT], "gone is no folder"),
