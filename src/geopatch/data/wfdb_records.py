@@ -32,6 +32,8 @@ def read_record(path: Path) -> Recording:
     header = _header(path)
     _check_header(path, header)
     record = _call(_beside(path, ".hea"), wfdb.rdrecord, str(path))
+    if record.p_signal is None or not record.sig_name:
+        raise DataError(f"{_beside(path, '.hea')} describes no signal; a record needs its .hea and .dat files")
     try:
         order = lead_order(record.sig_name)
         leads, units = ([names[place] for place in order] for names in (record.sig_name, record.units))
