@@ -158,7 +158,7 @@ def test_every_mistake_is_one_line(run: Run, place: Path) -> None:
         (["gallery", "queries.npz", "--model", "model", "--id", "one", "--row", 1], "--id or --row, not both"),
         (["gallery", "queries.npz", "--model", "nowhere"], "nowhere is no model folder"),
         (["gallery", "absent.csv", "--model", "model"], "no such file"),
-        (["gallery", "absent", "--start", 0, "--stop", 1], "absent.hea is missing"),
+        (["gallery", "absent", "--start", 0, "--stop", 1], "absent: no such file"),
         (["nowhere", "--id", id], "nowhere"),
         (["gallery", "--id", id, "--scorer", "best"], "'best' is not one of"),
         (["gallery", "--id", id, "-k", 0], "k must be at least 1"),

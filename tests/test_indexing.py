@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -59,9 +58,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture
 def copied(made: Made, tmp_path: Path) -> Made:
-    """The same to change at will; the gallery knows the files by their names, not by their folder."""
+    """The same to change at will, as if it had been made there."""
     shutil.copytree(made.folder, tmp_path / "folder")
     shutil.copytree(made.place, tmp_path / "gallery")
+    with Gallery.open(tmp_path / "gallery") as gallery:
+        texts = gallery.engine.documents("file")
+        moved = {name: text.replace(str(made.folder), str(tmp_path / "folder")) for name, text in texts.items()}
+        gallery.engine.write_documents("file", moved)
     return Made(tmp_path / "folder", tmp_path / "gallery", made.planted, made.report, made.said)
 
 
@@ -128,7 +131,7 @@ def test_hits_draw_themselves_and_make_frames(made: Made) -> None:
     assert "<table" in hits[0].explain()._repr_html_()
 
 
-def test_only_what_is_new_or_changed_is_taken(copied: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_is_new_or_changed_is_taken(copied: Made) -> None:
     report, _ = again(copied)
     assert (report.written, len(report.unchanged)) == (0, FILES)
     before = contents(copied.place)
@@ -148,11 +151,7 @@ def test_only_what_is_new_or_changed_is_taken(copied: Made, monkeypatch: pytest.
 
 
 def test_what_is_gone_is_said_and_pruned(copied: Made) -> None:
-    moved = copied.folder / "rec02.csv"
-    with Gallery.open(copied.place) as gallery:  # as if it had been made of this folder
-        text = gallery.engine.documents("file", ["rec02"])["rec02"]
-        gallery.engine.write_documents("file", {"rec02": text.replace(str(_folder_of(text)), str(copied.folder))})
-    moved.unlink()
+    (copied.folder / "rec02.csv").unlink()
     report, said = again(copied)
     assert (report.gone, report.removed) == (["rec02"], 0)
     assert "1 file that the gallery was made of is gone (rec02); --prune" in said[-1]
@@ -163,8 +162,18 @@ def test_what_is_gone_is_said_and_pruned(copied: Made) -> None:
         assert "rec02" not in gallery.engine.documents("file")
 
 
-def _folder_of(text: str) -> Path:
-    return Path(json.loads(text)["path"]).parent
+def test_names_that_stand_twice_are_refused(copied: Made, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    frame = polars.read_csv(copied.folder / "rec00.csv")
+    frame.with_columns(x=-polars.col("x")).write_csv(elsewhere / "rec00.csv")
+    report, _ = again(replace(copied, folder=elsewhere))
+    assert (report.written, len(report.refused)) == (0, 1)
+    assert f"{elsewhere}/rec00.csv: the gallery has 'rec00' from {copied.folder}/rec00.csv" in report.refused[0]
+    frame.with_columns(id=polars.lit("rec01")).write_csv(elsewhere / "long.csv")
+    report = index_files(elsewhere / "long.csv", copied.place, IndexSettings(), Listener())
+    assert "long.csv: the gallery has a recording 'rec01' from rec01" in report.refused[0]
+    assert report.windows == FILES * 29
 
 
 def test_a_record_that_was_removed_counts_as_new(copied: Made) -> None:

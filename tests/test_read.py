@@ -42,7 +42,7 @@ def test_every_suffix_gives_the_same_signal(tmp_path: Path, name: str) -> None:
 def test_unknown_suffix_lists_the_known(tmp_path: Path, name: str, came: str) -> None:
     (tmp_path / name).write_text("1,2,3\n")
     with pytest.raises(
-        DataError, match=rf"{name}: cannot read {came}; give .arff, .csv, .npz, .parquet, .ts, .tsv, .txt"
+        DataError, match=rf"{name}: cannot read {came}; expected .csv, .tsv, .txt, .parquet, .*, .ts, .arff"
     ):
         read(tmp_path / name)
 
@@ -57,8 +57,18 @@ def test_what_is_not_there_or_empty(tmp_path: Path, suffix: str) -> None:
         read(path)
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"is a folder, expected a file; .* use load_split"):
+def test_a_folder_is_read_whole(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"has no file that can be read; expected .csv"):
+        read(tmp_path)
+    (tmp_path / "b.csv").write_text("x,y\n1,2\n3,4\n")
+    (tmp_path / "a.csv").write_text("y,x\n5,6\n")
+    collection = read(tmp_path)
+    assert [(signal.id, signal.values.tolist()) for signal in collection.signals] == [
+        ("a", [[5, 6]]),
+        ("b", [[2, 1], [4, 3]]),
+    ]
+    (tmp_path / "c.csv").write_text("x\n5\n")
+    with pytest.raises(DataError, match=r"signal 'c' has 1 channel \(x\), signal 'a' has 2 channels"):
         read(tmp_path)
 
 

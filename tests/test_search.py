@@ -409,7 +409,7 @@ def test_a_shortlist_from_tokens_is_certified_where_it_holds_all(gallery: Galler
 
 
 def test_a_shortlist_from_tokens_leaves_out_what_filter_and_protocol_do(gallery: Gallery) -> None:
-    options = {"where": "even == true and place >= 20", "protocol": "strict-cross-record"}
+    options: dict[str, Any] = {"where": "even == true and place >= 20", "protocol": "strict-cross-record"}
     hits = gallery.search("w7", 10, shortlist="tokens:10", **options)
     allowed = {hit.id for hit in gallery.search("w7", 89, **options)}
     assert len(hits) == 10

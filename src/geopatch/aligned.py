@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from math import inf, nan, prod
-from typing import Any
+from typing import Any, TypeAlias
 
 from geopatch.namespace import Array, is_numpy, largest, like, namespace
+
+Place: TypeAlias = tuple[int, int]  # a token of either side
 
 BAND = 4  # a path leaves the diagonal by at most 1 / BAND of the window
 
@@ -59,13 +61,15 @@ def in_band(i: Array, j: Array, rows: Array, columns: Array) -> Array:
 def aligned_parts(pair: Array) -> Array:
     """What each pair of tokens (I, J) adds to the score of the best path; NaN for pairs that it does not meet."""
     rows, columns = pair.shape
-    best, came = {(-1, -1): 0.0}, {}
+    best: dict[Place, float] = {(-1, -1): 0.0}
+    came: dict[Place, tuple[Place, float]] = {}
     for i in range(rows):
         for j in range(columns):
             if in_band(i, j, rows, columns):
                 steps = [((i - 1, j - 1), 1.0), ((i - 1, j), 0.5), ((i, j - 1), 0.5)]
                 reached = [(best[at] + weight * float(pair[i, j]), at, weight) for at, weight in steps if at in best]
-                best[i, j], *came[i, j] = max(reached, key=lambda step: step[0])
+                best[i, j], at, weight = max(reached, key=lambda step: step[0])
+                came[i, j] = at, weight
     parts, place = namespace(pair).full_like(pair, nan), (rows - 1, columns - 1)
     while place in came:
         before, weight = came[place]

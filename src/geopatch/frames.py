@@ -165,12 +165,12 @@ class TimedRows:
 
 
 def _timed(times: Times | None, id: str, column: str | None, options: ReadOptions) -> TimedRows:
-    given = _rate_note(options.rate_hz, "the rate given")
+    rate = _rate_note(options.rate_hz, "the rate given")
     if times is None:
-        return TimedRows(options.rate_hz, None, (given,))
+        return TimedRows(options.rate_hz, None, (rate,))
     if _are_sample_numbers(times):
         clock = even_clock(times, f"recording {id!r}")
-        notes = (f"times in {column!r} count samples; {given}", *clock.notes)
+        notes = (f"times in {column!r} count samples; {rate}", *clock.notes)
         return TimedRows(options.rate_hz, clock, notes)
     clock = even_clock(times, f"recording {id!r}")
     notes = (f"{clock.rate_hz:.10g} Hz from column {column!r} ({times.source})", *clock.notes)

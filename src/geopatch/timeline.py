@@ -15,7 +15,7 @@ from geopatch.times import Seconds, Times, later
 Rows = npt.NDArray[np.float32]  # (rows, C)
 Places = npt.NDArray[np.int64]
 
-AS_GIVEN = 0.02  # of a step: what lies so near to an even clock is taken to lie on it
+NEAR = 0.02  # of a step: what lies so near to an even clock is taken to lie on it
 JITTER = 0.5  # of a step: up to here times are regridded
 SHORT_SHARE = 0.01  # of the steps may be shorter than that: more is no even clock
 DRIFT = 5e-4  # relative: a rate so near to a whole number is that of a crystal that runs a little fast or slow
@@ -91,9 +91,9 @@ def _counted(seconds: Seconds) -> EvenClock | None:
     off_s = float(np.abs(seconds - (first_s + step_s * rows)).max())
     resolution_s = _resolution_s(seconds)
     coarse = bool((np.diff(seconds) == 0).any())
-    if not off_s <= max(AS_GIVEN * step_s, (0.8 if coarse else 0.51) * resolution_s) or not step_s < LONGEST_STEP_S:
+    if not off_s <= max(NEAR * step_s, (0.8 if coarse else 0.51) * resolution_s) or not step_s < LONGEST_STEP_S:
         return None
-    open_share = resolution_s / float(seconds[-1] - seconds[0]) if off_s > AS_GIVEN * step_s else 0.0
+    open_share = resolution_s / float(seconds[-1] - seconds[0]) if off_s > NEAR * step_s else 0.0
     rate_hz = _round_rate(1 / step_s, open_share)
     if abs(rate_hz * step_s - 1) * len(seconds) > 0.5 and not coarse:
         return None  # it drifts from the round rate by a sample: it is regridded
@@ -113,13 +113,13 @@ def _placed(seconds: Seconds, what: str) -> EvenClock:
     exact += np.median(np.round(exact) - exact)  # the first row may be the one that is off
     places = np.clip(np.round(exact), 0, samples - 1).astype(np.int64)
     notes, order = _hole_notes(places, rate_hz), np.arange(len(seconds))
-    if np.abs(exact - places).max() <= max(AS_GIVEN, 0.51 * resolution_s * rate_hz) and (np.diff(places) > 0).all():
+    if np.abs(exact - places).max() <= max(NEAR, 0.51 * resolution_s * rate_hz) and (np.diff(places) > 0).all():
         return EvenClock(rate_hz, samples, order, places, None, None, tuple(notes))
     jitter = float(np.abs(steps[regular] * rate_hz - 1).max())
     own_hz = float(regular.sum() / steps[regular].sum())
-    off = f"steps differ by up to {jitter:.0%}" if jitter > AS_GIVEN else f"the clock runs at {own_hz:.6g} Hz"
+    off = f"steps differ by up to {jitter:.0%}" if jitter > NEAR else f"the clock runs at {own_hz:.6g} Hz"
     text = f"{off}; regridded to {rate_hz:g} Hz by linear interpolation"
-    samples = int(span_s * rate_hz + AS_GIVEN) + 1  # none beyond the last row
+    samples = int(span_s * rate_hz + NEAR) + 1  # none beyond the last row
     return EvenClock(rate_hz, samples, order, places, seconds - seconds[0], None, (text, *notes))
 
 
@@ -164,7 +164,8 @@ def _interpolated(values: Rows, seconds: Seconds, rate_hz: float, samples: int) 
     for column, own in zip(even.T, values.T, strict=True):  # a column at a time: less memory
         left, right = own[after - 1], own[after]
         nearer = np.where(share < 0.5, left, right)
-        mixed = left + share * (right - left)
+        with np.errstate(invalid="ignore"):  # of infinity, which Signal refuses
+            mixed = left + share * (right - left)
         column[:] = np.where(wide | np.isnan(mixed), nearer, mixed)
     even[wide & (nearest > JITTER)] = np.nan
     return even

@@ -96,10 +96,10 @@ def _schema(polars: Any, rows: bytes, dialect: Dialect, texts: set[str]) -> dict
     """Columns as text or numbers, by the first rows; all whole numbers as floats, as fractions may come later."""
     end = rows.rfind(b"\n", 0, HEAD_BYTES) + 1 or len(rows)
     head = _parsed(polars, rows[:end] if end < len(rows) else rows, dialect, None)
-    column_types = {} if head is None else dict(zip(dialect.names, head.head(SCHEMA_ROWS).dtypes, strict=False))
+    types = {} if head is None else dict(zip(dialect.names, head.head(SCHEMA_ROWS).dtypes, strict=False))
     return {
         name: polars.Float64
-        if name.lower() not in texts and name in column_types and column_types[name].is_numeric()
+        if name.lower() not in texts and name in types and types[name].is_numeric()
         else polars.String
         for name in dialect.names
     }

@@ -43,6 +43,7 @@ from geopatch.engines.postgres_sql import (
     COLUMNS,
     INDEX,
     INSERT,
+    NEXT_TO,
     SCHEMA,
     Address,
     condition,
@@ -53,19 +54,12 @@ from geopatch.engines.postgres_sql import (
     write_document,
     write_model,
 )
-from geopatch.engines.postgres_tokens import PostgresTokens, passing_numbers
+from geopatch.engines.postgres_tokens import PostgresTokens
 from geopatch.engines.tokens import check_token_queries
 from geopatch.errors import GalleryError
 
 INDEX_FROM = 100_000  # below, comparing all entries is quick and exact
 CANDIDATES_SEARCHING, MOST_CANDIDATES = 512, 1000
-
-
-# The entry next to each of several numbers.
-NEXT_TO = """
-SELECT near.id FROM unnest(%s::bigint[]) AS wanted(n)
-CROSS JOIN LATERAL (SELECT id FROM entry WHERE entry.n >= wanted.n ORDER BY entry.n LIMIT 1) AS near
-"""
 
 
 class Postgres:
@@ -220,10 +214,7 @@ class Postgres:
         with self._looking() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             check_token_queries(tokens, valid, self.refresh())
-            self._tokens.refresh(connection, self.about)
-            allowed = None if where is None else passing_numbers(connection, where)
-            queries = [query[known] for query, known in zip(tokens, valid, strict=True)]
-            return [self._tokens.shortlist(connection, query, k, allowed) for query in queries]
+            return self._tokens.shortlists(connection, self.about, tokens, valid, k, where)
 
     def count(self, where: Filter | None = None) -> int:
         sql, values = condition(where)

@@ -38,6 +38,11 @@ INSERT = (
     "INSERT INTO entry (id, record, start_s, stop_s, metadata, channels, tags, embedding, tokens, valid, patch_s, "
     "kept_window) VALUES (%s, %s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s, %s, %s)"
 )
+# The entry next to each of several numbers.
+NEXT_TO = """
+SELECT near.id FROM unnest(%s::bigint[]) AS wanted(n)
+CROSS JOIN LATERAL (SELECT id FROM entry WHERE entry.n >= wanted.n ORDER BY entry.n LIMIT 1) AS near
+"""
 REWRITE = "UPDATE entry SET embedding = %s, tokens = %s, valid = %s, patch_s = %s WHERE id = %s"
 # `tags` repeats the metadata in the form that is filtered; `metadata` is the text as it came, to the last digit.
 # `channels` are the channel names as JSON. The column `told` keeps its name of format 1: any version looks there first.

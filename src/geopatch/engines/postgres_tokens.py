@@ -15,7 +15,7 @@ from geopatch.engines.filters import Filter
 from geopatch.engines.index import Numbers, Vectors, top
 from geopatch.engines.packing import token_arrays
 from geopatch.engines.postgres_sql import condition
-from geopatch.engines.tokens import SPARE, TokenRows, maxsims
+from geopatch.engines.tokens import SPARE, Mask, TokenRows, maxsims
 
 LOAD_BATCH = 2_000
 TOKENS = "SELECT n, tokens, valid FROM entry WHERE n > %s ORDER BY n LIMIT %s"
@@ -29,7 +29,16 @@ class PostgresTokens:
         self._about: About | None = None
         self._rows: TokenRows | None = None
 
-    def refresh(self, connection: Any, about: About) -> None:
+    def shortlists(
+        self, connection: Any, about: About, tokens: Vectors, valid: Mask, k: int, where: Filter | None
+    ) -> list[Shortlist]:
+        """Those of queries with tokens (Q, K, d), within one transaction that sees one moment."""
+        self._refresh(connection, about)
+        allowed = None if where is None else _passing(connection, where)
+        queries = [query[known] for query, known in zip(tokens, valid, strict=True)]
+        return [self._shortlist(connection, query, k, allowed) for query in queries]
+
+    def _refresh(self, connection: Any, about: About) -> None:
         """Take up what was written since the last look. A number is never used again, so that a count tells whether any
         entry that is known here was removed."""
         if self._rows is None or self._about != about:
@@ -40,7 +49,7 @@ class PostgresTokens:
         if held != self._rows.alive:
             self._rows.keep(_numbers(connection.execute("SELECT n FROM entry").fetchall()))
 
-    def shortlist(self, connection: Any, query: Vectors, k: int, allowed: Numbers | None) -> Shortlist:
+    def _shortlist(self, connection: Any, query: Vectors, k: int, allowed: Numbers | None) -> Shortlist:
         """The k entries of largest MaxSim with a query's tokens (I, d), scored anew from what is stored."""
         assert self._rows is not None
         assert self._about is not None
@@ -52,7 +61,7 @@ class PostgresTokens:
         return Shortlist(tuple(rows[n][3] for n in chosen), scores[chosen])
 
 
-def passing_numbers(connection: Any, where: Filter) -> Numbers:
+def _passing(connection: Any, where: Filter) -> Numbers:
     """The numbers of every entry that passes a filter."""
     sql, values = condition(where)
     return _numbers(connection.execute(f"SELECT n FROM entry WHERE {sql}", values).fetchall())

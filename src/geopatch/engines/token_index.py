@@ -6,12 +6,14 @@ two bytes each, and the tokens of the windows that these let through.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from geopatch.engines.index import Numbers, Vectors
 from geopatch.engines.tokens import Codes, Mask, TokenBlock, mark_gone, passing, rounded
@@ -68,21 +70,28 @@ def _write(folder: Path, batches: Callable[[], Iterator[Batch]], windows: int, p
     sample = [tokens[valid & (draw.uniform(size=valid.shape) < share)] for _, tokens, valid in batches()]
     centroids = fit_centroids(np.concatenate(sample), count)
     np.save(folder / "centroids.npy", centroids)
-    arrays: dict[str, np.memmap[Any, Any]] = {}
+    arrays: dict[str, npt.NDArray[Any]] = {}
     written: list[Numbers] = []
     start = 0
     for numbers, tokens, valid in batches():
         levels, scale = rounded(tokens, valid)
-        for name, part in {"tokens": levels, "scale": scale, "codes": nearest(tokens, valid, centroids)}.items():
+        parts: dict[str, npt.NDArray[Any]] = {"tokens": levels, "scale": scale}
+        for name, part in (parts | {"codes": nearest(tokens, valid, centroids)}).items():
             if name not in arrays:
-                shape = (windows, *part.shape[1:])
-                arrays[name] = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", part.dtype, shape)
+                arrays[name] = _mapped(folder / f"{name}.npy", (windows, *part.shape[1:]), part.dtype)
             arrays[name][start : start + len(numbers)] = part
         written.append(numbers)
         start += len(numbers)
-    for array in arrays.values():
-        array.flush()
     np.save(folder / "numbers.npy", np.concatenate(written))
+    for name in FILES:
+        with (folder / f"{name}.npy").open("rb+") as file:
+            os.fsync(file.fileno())  # on disk before the gallery says that this index counts
+
+
+def _mapped(file: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """A new file of numbers; what is written to the array is in the file when the array is gone."""
+    array: npt.NDArray[Any] = np.lib.format.open_memmap(file, "w+", dtype, shape)  # type: ignore[no-untyped-call]
+    return array
 
 
 def centroid_count(tokens: int) -> int:

@@ -31,14 +31,14 @@ def propose_length(signals: Sequence[Signal], lengths: Sequence[int]) -> LengthP
     """A length for windows of recordings of so many samples, from a part of each; all have one rate."""
     if max(lengths) <= SHORT:
         return LengthProposal(None, f"recordings have at most {max(lengths)} samples: each is one window")
-    looks = [correlation for signal in signals if (correlation := _correlation(signal)) is not None]
-    periods = [period for look in looks if (period := _period(look)) is not None]
+    correlations = [correlation for signal in signals if (correlation := _correlation(signal)) is not None]
+    periods = [period for one in correlations if (period := _period(one)) is not None]
     clock_hz = signals[0].clock_hz
-    if len(periods) > len(looks) / 2:
+    if len(periods) > len(correlations) / 2:
         period_s = float(np.median(periods)) / clock_hz
         samples, reason = PERIODS * period_s * clock_hz, f"what repeats does so every {period_s:.3g} s in the median"
     else:
-        memory = float(np.median([_memory(look) for look in looks])) if looks else LEAST / MEMORY
+        memory = float(np.median([_memory(one) for one in correlations])) if correlations else LEAST / MEMORY
         samples = MEMORY * memory
         reason = f"nothing repeats; what is correlated is so for {memory / clock_hz:.3g} s in the median"
     most = max(float(np.median(lengths)) / PARTS, 1.0)

@@ -27,7 +27,7 @@ from geopatch.signal import Signal, channel_text
 
 SURVEY_FILES = 24
 FIT_WINDOWS, LABELLED_WINDOWS = 4096, 20_000  # that a model is fitted on, without labels and with
-KEPT_BYTES = 32 * 2**20
+KEPT_BYTES = 16 * 2**20
 OVERLAP = 0.5
 NAMED_SHARE = 0.9  # of the recordings, that must have the same channel names for these to count
 
@@ -86,7 +86,7 @@ def _size(reading: RecordingFile) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class Sketch:
     """What a recording is like, and a part from its middle."""
 
     rate_hz: float | None
@@ -96,7 +96,7 @@ class Look:
     part: Signal
 
     @classmethod
-    def at(cls, signal: Signal) -> Look:
+    def at(cls, signal: Signal) -> Sketch:
         start = max((signal.length - SEGMENT) // 2, 0)
         values = signal.values[start : start + SEGMENT].copy()
         values = values if np.isfinite(values).any() else signal.values
@@ -117,27 +117,27 @@ class Survey:
 
 
 def survey_files(files: Sequence[InputFile], reader: Reader, listener: Listener) -> Survey:
-    """Look at some of the files, say what they have in common, and draw windows from them."""
+    """Sketch at some of the files, say what they have in common, and draw windows from them."""
     settings = reader.settings
-    looks = {
-        file: [Look.at(signal) for signal in reading.signals]
+    sketches = {
+        file: [Sketch.at(signal) for signal in reading.signals]
         for file, reading in _readable(files if settings.labels else spread(files, SURVEY_FILES), reader)
     }
-    if not looks:
+    if not sketches:
         reader.read(files[0])  # says what is wrong with it
         raise DataError(f"{files[0].path} holds no recording; give files of recordings")
-    every = [look for some in looks.values() for look in some]
+    every = [sketch for some in sketches.values() for sketch in some]
     rate_hz = _common_rate(every)
     channels, width = _common_channels(every, settings.reading.channels)
-    fitting = [look for look in every if fits(look, channels, width)]
+    fitting = [sketch for sketch in every if fits(sketch, channels, width)]
     front = FrontEnd(settings.window_s, settings.overlap or OVERLAP, settings.band_hz, reader.audio)
-    _say(listener, len(files), len(looks), rate_hz, channels, width, front, fitting)
+    _say(listener, len(files), len(sketches), rate_hz, channels, width, front, fitting)
     front = _with_length(front, fitting[:SURVEY_FILES], rate_hz, settings, listener)
-    drawn = list(_drawn(list(looks), reader, front, rate_hz, channels, width))
+    drawn = list(_drawn(list(sketches), reader, front, rate_hz, channels, width))
     if not drawn:
         what = f"lasts one window of {front.window_s:g} s" if front.window_s else "can be used"
         raise DataError(
-            f"no recording of {len(looks)} files {what}{_of_label(settings.labels)}; see geopatch index --help"
+            f"no recording of {len(sketches)} files {what}{_of_label(settings.labels)}; see geopatch index --help"
         )
     labels = [label for _, label in drawn] if settings.labels else None
     return Survey(rate_hz, channels, width, front, [window for window, _ in drawn], labels)
@@ -147,16 +147,16 @@ def _of_label(name: str | None) -> str:
     return "" if name is None else f" and has a value of {name!r}"
 
 
-def fits(look: Look, channels: tuple[str, ...], width: int) -> bool:
+def fits(sketch: Sketch, channels: tuple[str, ...], width: int) -> bool:
     """Whether a recording has these channels, or as many where no names count."""
-    if channels and look.channels:
-        return set(channels) <= set(look.channels)
-    return look.width == width
+    if channels and sketch.channels:
+        return set(channels) <= set(sketch.channels)
+    return sketch.width == width
 
 
 def check_fits(signal: Signal, channels: tuple[str, ...], width: int) -> None:
     """Refuse a recording whose channels are others."""
-    if not fits(Look.at(signal), channels, width):
+    if not fits(Sketch.at(signal), channels, width):
         wanted = ", ".join(channels) if channels else f"{width} channel{'s' * (width > 1)}"
         raise SignalError(f"it has {channel_text(signal)}, the gallery is of {wanted}; rename its channels or leave it")
 
@@ -184,21 +184,21 @@ def _readable(files: Sequence[InputFile], reader: Reader) -> Iterator[tuple[Inpu
             yield file, reading
 
 
-def _common_rate(looks: Sequence[Look]) -> float | None:
+def _common_rate(sketches: Sequence[Sketch]) -> float | None:
     """The rate of most samples."""
     counts: Counter[float] = Counter()
-    for look in looks:
-        if look.rate_hz is not None:
-            counts[look.rate_hz] += look.samples
+    for sketch in sketches:
+        if sketch.rate_hz is not None:
+            counts[sketch.rate_hz] += sketch.samples
     return counts.most_common(1)[0][0] if counts else None
 
 
-def _common_channels(looks: Sequence[Look], wanted: tuple[str, ...] | None) -> tuple[tuple[str, ...], int]:
+def _common_channels(sketches: Sequence[Sketch], wanted: tuple[str, ...] | None) -> tuple[tuple[str, ...], int]:
     """The names that nearly all recordings have, else none, and how many channels most have."""
     if wanted is not None:
         return wanted, len(wanted)
-    named = [look.channels for look in looks if look.channels]
-    width = Counter(look.width for look in looks).most_common(1)[0][0]
+    named = [sketch.channels for sketch in sketches if sketch.channels]
+    width = Counter(sketch.width for sketch in sketches).most_common(1)[0][0]
     if not named:
         return (), width
     names = Counter(frozenset(channels) for channels in named).most_common(1)[0][0]
@@ -209,12 +209,12 @@ def _common_channels(looks: Sequence[Look], wanted: tuple[str, ...] | None) -> t
 
 
 def _with_length(
-    front: FrontEnd, looks: Sequence[Look], rate_hz: float | None, settings: IndexSettings, listener: Listener
+    front: FrontEnd, sketches: Sequence[Sketch], rate_hz: float | None, settings: IndexSettings, listener: Listener
 ) -> FrontEnd:
     if settings.whole or front.window_s is not None:
         return front
-    samples = [round(look.samples * (rate_hz or 1.0) / (look.rate_hz or rate_hz or 1.0)) for look in looks]
-    proposal = propose_length([look.part.at_rate(rate_hz) for look in looks], samples)
+    samples = [round(sketch.samples * (rate_hz or 1.0) / (sketch.rate_hz or rate_hz or 1.0)) for sketch in sketches]
+    proposal = propose_length([sketch.part.at_rate(rate_hz) for sketch in sketches], samples)
     length = "each recording is one window" if proposal.window_s is None else f"windows of {proposal.window_s:g} s"
     listener.say(f"{length}: {proposal.reason}; --window-s says otherwise")
     return replace(front, window_s=proposal.window_s)
@@ -223,19 +223,19 @@ def _with_length(
 def _say(
     listener: Listener,
     files: int,
-    looked_at: int,
+    sketched: int,
     rate_hz: float | None,
     channels: tuple[str, ...],
     width: int,
     front: FrontEnd,
-    looks: Sequence[Look],
+    sketches: Sequence[Sketch],
 ) -> None:
-    of = f"{files} files" if looked_at == files else f"{looked_at} of {files} files looked at"
+    of = f"{files} files" if sketched == files else f"{sketched} of {files} files looked at"
     rate = "rate not known: a sample counts as a second" if rate_hz is None else f"{rate_hz:g} Hz"
     names = f" ({', '.join(channels[:6])}{', ...' if len(channels) > 6 else ''})" if channels else ""
     kind = ", sound as log-mel frames" if front.audio else ""
     listener.say(f"{of}: {width} channel{'s' * (width > 1)}{names}, {rate}{kind}")
-    if not channels and any(look.channels for look in looks):
+    if not channels and any(sketch.channels for sketch in sketches):
         listener.say(
             "recordings name their channels differently: channels count by their place; --channels chooses by name"
         )
@@ -257,7 +257,7 @@ def _drawn(
         share = -(-each // len(reading.recordings))
         for recording, row in zip(reading.recordings, labelled_rows(reading), strict=True):
             label = _label(row, wanted)
-            if label is None or not fits(Look.at(recording.signal), channels, width):
+            if label is None or not fits(Sketch.at(recording.signal), channels, width):
                 continue
             for window in _some(arranged(recording, channels), front, rate_hz, share, draw):
                 yield (window if channels else replace(window, channels=())), label
@@ -291,4 +291,5 @@ def _some(
         start, stop = places[place]
         if prepared.observed[start:stop].any():
             window = prepared.window(start, stop)
+            window = replace(window, values=window.values.copy())  # else all of its recording stays in memory
             yield window if rate_hz else replace(window, rate_hz=None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from geopatch.data.front_end import FrontEnd
@@ -29,13 +30,14 @@ class Taker:
     front: FrontEnd
     listener: Listener
     report: IndexReport
+    owners: dict[str, str] = field(default_factory=dict)  # the file that each record came from
 
     def take(self, files: Sequence[InputFile], known: Mapping[str, FileFacts]) -> None:
         """All files; one that cannot be taken is refused, and the others are."""
+        self.owners = {record: name for name, facts in known.items() for record in facts.records}
         due = [file for file in files if self._is_due(file, known.get(file.id))]
         sizes = [max(sum(part.stat().st_size for part in file.parts), 1) for file in due]
-        foreign = {record.name for record in self.gallery.records()}
-        foreign -= {record for facts in known.values() for record in facts.records}
+        foreign = {record.name for record in self.gallery.records()} - set(self.owners)
         done = 0
         for file, size in zip(due, sizes, strict=True):
             share, width = done / sum(sizes), size / sum(sizes)
@@ -52,6 +54,11 @@ class Taker:
             digest = file.digest
         except OSError as error:
             self._refuse(file, DataError(f"{file.path} cannot be read: {error.strerror}; check its permissions"))
+            return False
+        if old is not None and old.digest != digest and _is_another(file, old):
+            self._refuse(
+                file, DataError(f"{file.path}: the gallery has {file.id!r} from {old.path}; rename one of them")
+            )
             return False
         if old is None or old.digest != digest or not old.whole:
             return True
@@ -82,6 +89,11 @@ class Taker:
     def _take(self, file: InputFile, old: FileFacts | None, foreign: set[str], share: float, width: float) -> None:
         reading = self.reader.take(file)
         records = [recording.signal.id for recording in reading.recordings]
+        for record in records:
+            if self.owners.get(record, file.id) != file.id:
+                other = self.owners[record]
+                raise DataError(f"{file.path}: the gallery has a recording {record!r} from {other}; rename one of them")
+        self.owners |= dict.fromkeys(records, file.id)
         again = old is not None and old.fresh and not old.whole and old.digest == file.digest
         fresh = again or (old is None and not foreign & set(records))
         rows = self._rows(file, records) if self.reader.settings.has_metadata or old is None else old.rows
@@ -164,6 +176,11 @@ class Taker:
     def _refuse(self, file: InputFile, error: GeoPatchError) -> None:
         text = " ".join(str(error).split())
         self.listener.refuse(text if file.path.name in text else f"{file.path}: {text}")
+
+
+def _is_another(file: InputFile, old: FileFacts) -> bool:
+    """Whether a file of the same name lies elsewhere still."""
+    return old.path != str(file.path.absolute()) and Path(old.path).exists()
 
 
 def _beyond_id(labels: Mapping[str, str], record: str) -> dict[str, str]:

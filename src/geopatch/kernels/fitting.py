@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -184,8 +184,9 @@ def start(
     prior, known = general_prior(), known_share(len(windows), half.config.prior_windows)
     mean, scale = prior.features.blended(*centre_and_scale(shares), known)
     count = min(max(min(SAMPLE_VIEWS, views.total or VIEWS) // len(batch), MIN_VIEWS), MAX_VIEWS // 2)
-    parts = [views.draw(rows, count).windows for rows in _batches(batch, max(batch_views(half) // count, 1))]
-    samples = _features_of(half, parts).sub_(mean).div_(scale)
+    del shares
+    parts = (views.draw(rows, count).windows for rows in _batches(batch, max(batch_views(half) // count, 1)))
+    samples = _features_of(half, parts, len(batch) * count).sub_(mean).div_(scale)
     basis = leading_basis(_with_prior(samples, prior.features, scale, known), RANK)
     token_mean, token_scale = _token_scale(half, batch.lengths[:TOKEN_WINDOWS], clean[:TOKEN_WINDOWS], known)
     return KernelFit(
@@ -263,9 +264,9 @@ def half_features(half: KernelHalf, windows: WindowBatch) -> Tensor:
     )
 
 
-def _features_of(half: KernelHalf, parts: Sequence[WindowBatch]) -> Tensor:
-    """The features of several batches in one tensor, filled in place: two copies would not fit into small memory."""
-    shares = torch.empty((sum(map(len, parts)), FEATURES), device=half.bias.device)
+def _features_of(half: KernelHalf, parts: Iterable[WindowBatch], count: int) -> Tensor:
+    """The features of `count` windows in one tensor, filled in place: two copies would not fit into small memory."""
+    shares = torch.empty((count, FEATURES), device=half.bias.device)
     first = 0
     for part in parts:
         shares[first : first + len(part)] = half_features(half, part)

@@ -58,8 +58,8 @@ def _parsed(text: str) -> float | time | datetime:
     try:
         if CLOCK.fullmatch(text):
             whole, _, part = text.replace(",", ".").partition(".")
-            clock = time(*(int(field) for field in whole.split(":")))
-            return clock.replace(microsecond=round(float(f"0.{part or 0}") * 1e6))
+            hours, minutes, seconds = [*map(int, whole.split(":")), 0][:3]
+            return time(hours, minutes, seconds, int(f"{part:0<6}"[:6]))
         return datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as error:
         raise ConfigError(f"expected {FORMS}, got {text!r}") from error

@@ -139,11 +139,17 @@ def late_table(scores: StudyScores) -> str:
             for protocol in dict.fromkeys(row.protocol for row in scores.rows):
                 line = _late_line(scores, Condition(data, method, target, protocol))
                 lines += [line] if line else []
-    return markdown(["encoder", "set, target", "protocol", *encoded_scorers(), "the paper: base, MaxSim"], lines)
+    return markdown(["encoder", "set, target", "protocol", *_measured(scores), "the paper: base, MaxSim"], lines)
+
+
+def _measured(scores: StudyScores) -> list[str]:
+    """The scorers that have rows."""
+    there = {row.scorer for row in scores.rows}
+    return [scorer for scorer in encoded_scorers() if scorer in there]
 
 
 def _late_line(scores: StudyScores, condition: Condition) -> list[str] | None:
-    conditions = [replace(condition, scorer=scorer) for scorer in encoded_scorers()]
+    conditions = [replace(condition, scorer=scorer) for scorer in _measured(scores)]
     if scores.value(conditions[0]) is None:
         return None
     cells = [cell(scores.value(one), scores.value(one, MAP)) for one in conditions]
