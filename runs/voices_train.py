@@ -57,7 +57,6 @@ class Variant:
     model: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
     preset: str = "default"
-    groups: bool = False
     voices: tuple[str, ...] = REAL
     labels: bool = True
     names: str = "mel"  # of channels: by these a model knows the bands of a spectrum
@@ -69,8 +68,6 @@ VARIANTS = {
     "normalised": Variant(model={"patch_budget": 16}, training=NO_TRACT),
     "more tokens": Variant(training=NO_TRACT),
     "tract": Variant(),
-    "pairs": Variant(training=NO_TRACT, groups=True),
-    "tract, pairs": Variant(groups=True),
     "bdl alone": Variant(voices=("bdl",)),
     "slt alone": Variant(voices=("slt",)),
     "no labels": Variant(preset="instant", labels=False),
@@ -86,7 +83,7 @@ PEERS = {
         ("normalised", NORMALISED),
     )
 }
-CHOOSING = ("more tokens", "tract", "pairs", "tract, pairs")
+CHOOSING = ("more tokens", "tract")
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +148,6 @@ def run(job: Job, arguments: argparse.Namespace) -> None:
     variant = VARIANTS[job.name]
     kept_aside = test if job.side == "test" else validation | test
     training = known.collection(~kept_aside & np.isin(known.voice, variant.voices), variant, "arctic")
-    voices = np.asarray([signal.id.split("/")[0] for signal in training.signals])
     estimator = GeoPatch(
         model=replace(PRESETS[variant.preset], **variant.model),
         train=TrainConfig(**variant.training, **({"max_steps": arguments.steps} if arguments.steps else {})),
@@ -159,8 +155,7 @@ def run(job: Job, arguments: argparse.Namespace) -> None:
         device=arguments.device,
     )
     started = time.perf_counter()
-    labels, groups = training.labels if variant.labels else None, voices if variant.groups else None
-    estimator.fit(training.signals, labels, groups)
+    estimator.fit(training.signals, training.labels if variant.labels else None)
     trained = Trained(estimator, job.name, job.seed, time.perf_counter() - started)
     rows = list(measured(trained, known, variant, test if job.side == "test" else validation, job.side))
     append_rows(arguments.rows, rows)

@@ -15,7 +15,7 @@ from geopatch.config import DISTORTIONS, ModelConfig
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate.rows import config_digest
 from geopatch.kernels import fitting
-from geopatch.kernels.band_tokens import BAND_FEATURES, BAND_GROUPS, CHANGE_WEIGHT, PARTS, band_features
+from geopatch.kernels.band_tokens import BAND_FEATURES, BAND_GROUPS, CHANGE_WEIGHT, PARTS, REACH, band_features
 from geopatch.kernels.bank import draw_mixes
 from geopatch.model import digest
 from geopatch.patches import stack
@@ -40,16 +40,20 @@ def spoken(count: int = 6, length: int = 90, bands: int = 16, seed: int = 0, nam
     return [Signal((walk - walk.mean(0)) / walk.std(0), f"u{n}", 100.0, names) for n, walk in enumerate(walks)]
 
 
-def naive_tokens(values: npt.NDArray[np.float64], centres: list[float], width: float) -> npt.NDArray[np.float64]:
-    """Values (C, T) read as steps: the mean of each group, and of its slope over seven places, in thirds of spans."""
+def naive_tokens(
+    values: npt.NDArray[np.float64], centres: list[float], width: float, token: float
+) -> npt.NDArray[np.float64]:
+    """Values (C, T) read as steps: the mean of each group, and of its slope, in thirds of spans."""
     bands, length = values.shape
     groups = []
     for group in range(BAND_GROUPS):
         start, stop = group * bands // BAND_GROUPS, -(-(group + 1) * bands // BAND_GROUPS)
         groups.append(values[start:stop].mean(0))
-    held = [np.concatenate([[one[0]] * 3, one, [one[-1]] * 3]) for one in groups]
-    slopes = [[sum(k * one[t + 3 + k] for k in range(-3, 4)) / 28 for t in range(length)] for one in held]
-    tracks = [*groups, *(CHANGE_WEIGHT * np.asarray(one) for one in slopes)]
+    reach = round(REACH * token)
+    span, scale = range(-reach, reach + 1), sum(k * k for k in range(-reach, reach + 1))
+    held = [np.concatenate([[one[0]] * reach, one, [one[-1]] * reach]) for one in groups]
+    slopes = [[sum(k * one[t + reach + k] for k in span) / scale for t in range(length)] for one in held]
+    tracks = [*groups, *(CHANGE_WEIGHT * token * np.asarray(one) for one in slopes)]
     rows = []
     for centre in centres:
         row = []
@@ -68,7 +72,7 @@ def test_tokens_of_bands_equal_their_naive_twin() -> None:
     assert tokens.shape == (2, 5, BAND_FEATURES)
     for row, count in enumerate((5, 3)):
         middles = [(number + 0.5) * 60 / count for number in range(count)]
-        twin = naive_tokens(values[row].numpy(), middles, 2 * 60 / count)
+        twin = naive_tokens(values[row].numpy(), middles, 2 * 60 / count, 60 / 5)
         np.testing.assert_allclose(tokens[row, :count].numpy(), twin, atol=1e-10)
 
 

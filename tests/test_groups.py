@@ -1,4 +1,4 @@
-"""Groups: level and scale chosen on groups that were left out, training in pairs across groups, and what is refused."""
+"""Groups: level and scale chosen on groups that were left out, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 
@@ -17,7 +16,6 @@ from geopatch.kernels import fitting
 from geopatch.patches import stack
 from geopatch.signal import Signal
 from geopatch.train.amplitude import choose_amplitude
-from geopatch.train.fit import paired_batches
 
 SMALL: dict[str, Any] = {"embedding": 8, "width": 16, "device": "cpu"}
 
@@ -123,36 +121,6 @@ def test_groups_that_do_not_fit_are_refused(name: str) -> None:
     groups, message = BAD_GROUPS[name]
     with pytest.raises(SignalError, match=message):
         GeoPatch("instant", **SMALL).fit(signals, labels, groups=groups)
-
-
-def pairs_of(order: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-    return [(int(one), int(other)) for one, other in order.reshape(-1, 2)]
-
-
-def test_a_step_sees_each_sentence_by_both_voices() -> None:
-    labels, groups = torch.arange(20) % 10, torch.arange(20) // 10
-    order = paired_batches(torch.arange(20) + 100, labels, groups, size=4, steps=15, seed=0)
-    assert order.shape == (15, 4)
-    for one, other in pairs_of(order.numpy()):
-        assert labels[one - 100] == labels[other - 100]
-        assert groups[one - 100] != groups[other - 100]
-    first_pass = order.flatten()[:20].tolist()
-    assert sorted(first_pass) == list(range(100, 120))
-
-
-def test_what_has_no_partner_in_another_group_still_trains() -> None:
-    labels, groups = torch.tensor([0, 0, 0, 1, 1, 2]), torch.tensor([0, 0, 1, 0, 0, 1])
-    order = paired_batches(torch.arange(6), labels, groups, size=6, steps=2, seed=0)
-    for step in order:
-        assert sorted(step.tolist()) == list(range(6))
-
-
-def test_training_in_pairs_is_a_training_of_its_own() -> None:
-    signals, labels, devices = shapes(groups=2)
-    small = {**SMALL, "amplitude": "keep", "max_steps": 2}
-    alone = GeoPatch("paper", **{**small, "amplitude": None}).fit(signals, labels)
-    paired = GeoPatch("paper", **{**small, "amplitude": None}).fit(signals, labels, groups=devices)
-    assert alone.history_ != paired.history_
 
 
 def _model() -> dict[str, Any]:

@@ -201,9 +201,8 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         y : array of shape (N,), optional
             Labels: windows of one label are drawn together; without labels, the views of each window.
         groups : array of shape (N,), optional
-            The speaker, patient or device of each window. What is kept of level and scale is then chosen by searches
-            for windows of groups that were left out, unless `amplitude` is set; and training draws windows of one label
-            together across groups.
+            The speaker, patient or device of each window. With labels, what is kept of level and scale is then chosen
+            by searches for windows of groups that were left out, unless `amplitude` is set.
         resume : str or Path, optional
             File that keeps the state of an interrupted training until the model is saved.
 
@@ -571,7 +570,6 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 team=team,
                 resume=None if resume is None else Path(resume),
                 callbacks=[*self.callbacks, *([] if report is None else [report])],
-                groups=None if data.groups is None else torch.from_numpy(data.groups),
             )
 
     def _count(self, what: str = "fixed kernels") -> AbstractContextManager[Callable[[int], None] | None]:

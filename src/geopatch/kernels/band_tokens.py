@@ -13,8 +13,8 @@ from torch.nn import functional as F
 BAND_GROUPS = 8
 PARTS = 3  # of a span
 TOKENS_WIDE = 2  # how long a span is
-REACH = 3  # places on either side that a change is measured over
-CHANGE_WEIGHT = 6.0  # of a change a place, beside a mean
+REACH = 0.7  # how far on either side a change is measured, in tokens
+CHANGE_WEIGHT = 1.375  # of a change a token, beside a mean
 BAND_FEATURES = 2 * BAND_GROUPS * PARTS
 
 
@@ -25,16 +25,17 @@ def band_features(values: Tensor, valid: Tensor) -> Tensor:
     """
     length, count = values.shape[2], valid.sum(1, keepdim=True).clamp(min=1)
     middles = (torch.arange(valid.shape[1], device=values.device) + 0.5) * length / count
-    return part_means(band_tracks(values), middles, TOKENS_WIDE * length / count)
+    return part_means(band_tracks(values, length / valid.shape[1]), middles, TOKENS_WIDE * length / count)
 
 
-def band_tracks(values: Tensor) -> Tensor:
-    """Means of groups of bands, and their changes (B, 2 BAND_GROUPS, T)."""
+def band_tracks(values: Tensor, token: float) -> Tensor:
+    """Means of groups of bands, and their changes (B, 2 BAND_GROUPS, T), where a token has so many places."""
     groups = F.adaptive_avg_pool1d(values.transpose(1, 2), BAND_GROUPS).transpose(1, 2)  # (B, G, T)
-    steps = torch.arange(-REACH, REACH + 1, device=values.device, dtype=values.dtype)
-    held = F.pad(groups, (REACH, REACH), mode="replicate")
+    reach = max(round(REACH * token), 1)
+    steps = torch.arange(-reach, reach + 1, device=values.device, dtype=values.dtype)
+    held = F.pad(groups, (reach, reach), mode="replicate")
     change = F.conv1d(held.flatten(0, 1)[:, None], (steps / steps.square().sum())[None, None])
-    return torch.cat([groups, CHANGE_WEIGHT * change.view_as(groups)], dim=1)
+    return torch.cat([groups, CHANGE_WEIGHT * token * change.view_as(groups)], dim=1)
 
 
 def part_means(tracks: Tensor, centres: Tensor, width: Tensor) -> Tensor:

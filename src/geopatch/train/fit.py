@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,6 @@ def fit(
     resume: Path | None = None,
     callbacks: Sequence[Callback] = (),
     team: Team | None = None,
-    groups: Tensor | None = None,
 ) -> Fitted:
     """Train from scratch, or go on from the state that an interrupted run of the same data and config left.
 
@@ -94,9 +93,6 @@ def fit(
         Each is called with every row of the history; one that returns True ends the training.
     team : Team, optional
         The processes that train together.
-    groups : Tensor of shape (N,), optional
-        Group numbers: speakers, patients or devices. With labels, steps then see windows in pairs of one label and
-        different groups.
 
     Returns
     -------
@@ -123,15 +119,11 @@ def fit(
         targets = targets.to(device)
         steps = train.steps(len(kept))
         stepper = Stepper(objective, scaled, targets, train, steps, team)
-        size = min(train.batch_size, len(kept))
-        if labels is None or groups is None:
-            order = batches(kept, size, steps, seed)
-        else:
-            order = paired_batches(kept, labels[kept], groups[kept], size, steps, seed)
+        order = batches(kept, min(train.batch_size, len(kept)), steps, seed)
         held_out = held_out.to(device)
         validation = Validation(objective, scaled.rows(held_out) if len(held_out) else None, targets[held_out])
         writes = team is None or team.leads
-        state = RunState(resume, run_name(windows, targets, encoder.config, train, seed, groups), writes=writes)
+        state = RunState(resume, run_name(windows, targets, encoder.config, train, seed), writes=writes)
         return _run(encoder, stepper, validation, order, state, callbacks)
 
 
@@ -148,12 +140,7 @@ def _scaled(windows: WindowBatch | LazyWindows, encoder: Encoder, device: torch.
 
 
 def run_name(
-    windows: WindowBatch | LazyWindows,
-    labels: Tensor,
-    model: ModelConfig,
-    train: TrainConfig,
-    seed: int,
-    groups: Tensor | None = None,
+    windows: WindowBatch | LazyWindows, labels: Tensor, model: ModelConfig, train: TrainConfig, seed: int
 ) -> str:
     """What a training is, in one digest: the same name means the same result."""
     sha = hashlib.sha256(f"{model} {train} {seed}".encode())
@@ -161,7 +148,6 @@ def run_name(
         for tensor in (part.values, part.confidence, part.lengths):
             sha.update(tensor.numpy().tobytes())
     sha.update(labels.cpu().numpy().tobytes())
-    sha.update(b"" if groups is None else groups.numpy().tobytes())
     return sha.hexdigest()
 
 
@@ -206,32 +192,3 @@ def batches(kept: Tensor, size: int, steps: int, seed: int) -> Tensor:
     passes = -(-steps * size // len(kept))
     order = torch.cat([kept[torch.randperm(len(kept), generator=generator)] for _ in range(passes)])
     return order[: steps * size].view(steps, size)
-
-
-def paired_batches(kept: Tensor, labels: Tensor, groups: Tensor, size: int, steps: int, seed: int) -> Tensor:
-    """Which windows each step sees (steps, size): passes over the data in pairs of one label and different groups.
-
-    What has no partner left in another group comes alone. Chance rarely brings the same word by two voices into one
-    batch, and only what is there together is drawn together.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    order: list[int] = []
-    while len(order) < steps * size:
-        pairs = [
-            pair
-            for label in labels.unique()
-            for pair in _pairs((labels == label).nonzero().squeeze(1), groups, generator)
-        ]
-        for place in torch.randperm(len(pairs), generator=generator).tolist():
-            order += pairs[place]
-    return kept[torch.tensor(order[: steps * size])].view(steps, size)
-
-
-def _pairs(members: Tensor, groups: Tensor, generator: torch.Generator) -> Iterator[list[int]]:
-    """The windows of one label in random pairs of different groups, then what is left."""
-    members = members[torch.randperm(len(members), generator=generator)]
-    ordered = members[groups[members].argsort(stable=True)].tolist()  # group after group
-    half = len(ordered) // 2
-    for first, second in zip(ordered[:half], ordered[half : 2 * half], strict=True):
-        yield from ([[first, second]] if groups[first] != groups[second] else [[first], [second]])
-    yield from ([one] for one in ordered[2 * half :])
