@@ -5,6 +5,8 @@
     python runs/distortions.py instant default --sets others ... --rows results/aligned-others.jsonl
     python runs/aligned.py results/aligned.jsonl results/aligned-others.jsonl --figure docs/figures/aligned
 
+    python runs/aligned.py --path docs/path
+
 Every set counts the same, however many seeds it has; intervals are over sets (bootstrap).
 """
 
@@ -14,12 +16,16 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from distortions import STRESSES
 
+from geopatch import Gallery, GeoPatch
+from geopatch.data.sample import basic_motions
 from geopatch.evaluate import Row, read_rows
-from geopatch.plot.canvas import RECORDED, RIGHT, pyplot, save_all
+from geopatch.plot.alignment import alignment
+from geopatch.plot.canvas import RECORDED, RIGHT, pyplot, save, save_all
 
 PAIRS = (("aligned", "maxsim"), ("fused-aligned", "fused"))
 NINE = "mean of nine"
@@ -106,11 +112,25 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     save_all(figure, path)
 
 
+def draw_path(path: Path) -> None:
+    """A stroke of the built-in sample, found without labels, with the path that explains its score."""
+    train, test = basic_motions()
+    query = [signal for signal, label in zip(train.signals, train.labels, strict=True) if label == "Badminton"][2]
+    with TemporaryDirectory() as folder, Gallery.create(f"{folder}/gallery", GeoPatch().fit(test.signals)) as gallery:
+        gallery.add(test.signals)
+        hit = gallery.search(query, 1, scorer="fused-aligned", shortlist="tokens")[0]
+        save(alignment(query, hit), path.with_suffix(".png"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="+", type=Path)
+    parser.add_argument("rows", nargs="*", type=Path)
     parser.add_argument("--figure", type=Path, help="where to draw, without an ending")
+    parser.add_argument("--path", type=Path, help="draw a hit of the built-in sample with its path, without an ending")
     arguments = parser.parse_args()
+    if arguments.path is not None:
+        draw_path(arguments.path)
+        return
     rows = [row for path in arguments.rows for row in read_rows(path)]
     for metric in ("recall@1", "map"):
         print(table(rows, metric), end="\n\n")
