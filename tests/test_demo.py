@@ -175,9 +175,9 @@ def test_the_built_in_ecg_can_be_written_as_files_that_are_read_as_they_were(tmp
     said = run(tmp_path, "--recordings", str(tmp_path / "ecg"))
     assert "6 recordings" in said
     assert "index" in said
-    written = {signal.id: signal for signal in read(tmp_path / "ecg").signals}
     for recording in mitdb_minutes():
-        signal = written[recording.signal.id]
+        (signal,) = read(tmp_path / "ecg" / f"{recording.subject}.csv").signals
+        assert signal.id == recording.signal.id
         assert signal.rate_hz == pytest.approx(360, rel=1e-4)
         assert signal.channels == recording.signal.channels
         assert signal.units == ("mV", "mV")

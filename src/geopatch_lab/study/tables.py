@@ -150,7 +150,7 @@ def _measured(scores: StudyScores) -> list[str]:
 
 def _late_line(scores: StudyScores, condition: Condition) -> list[str] | None:
     conditions = [replace(condition, scorer=scorer) for scorer in _measured(scores)]
-    if scores.value(conditions[0]) is None:
+    if not conditions or scores.value(conditions[0]) is None:
         return None
     cells = [cell(scores.value(one), scores.value(one, MAP)) for one in conditions]
     if condition.target == "beat":  # one class is most of the data
