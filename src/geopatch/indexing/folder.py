@@ -76,8 +76,16 @@ def index(
         Fields in the names of folders and files, such as ``"{site}/{subject}/*"``.
     labels : str, optional
         The metadata that says what is alike: a half that is trained on it comes beside the fixed kernels.
-    time, id, channels, units, rate_hz
-        What the files do not say themselves, as in `geopatch.read`.
+    time : str, optional
+        The column of times, where its name does not say so; "none": there is no such.
+    id : str, optional
+        The column that names the recording of each row; "none": there is no such.
+    channels : sequence of str, optional
+        The channels to read, in this order; by default all.
+    units : mapping or sequence of str, optional
+        The unit of each channel, and of the time column.
+    rate_hz : float, optional
+        Samples a second, for files that do not say it.
     prune : bool, default=False
         Whether to remove the windows of files that are gone.
     device : str, default="auto"
