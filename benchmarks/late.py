@@ -18,7 +18,7 @@ def main() -> None:
     tokens /= np.linalg.norm(tokens, axis=-1, keepdims=True)
     valid = np.ones((CANDIDATES, PATCHES), dtype=bool)
     cosine = np.zeros(SHORTLIST, dtype=np.float32)
-    for scorer in ("maxsim", "fused", "bridge"):
+    for scorer in ("maxsim", "fused", "bridge", "aligned", "fused-aligned"):
         times = []
         for _ in range(REPEATS):
             rows = rng.integers(0, CANDIDATES, SHORTLIST)
@@ -27,7 +27,7 @@ def main() -> None:
                 SCORERS[scorer].score(cosine, tokens[0], valid[0], tokens[rows], valid[rows])
             times.append((time.perf_counter() - started) * 1e6)
         middle, late = np.percentile(times, [50, 99])
-        print(f"{scorer:7s} p50 {middle:4.0f} us  p99 {late:4.0f} us")
+        print(f"{scorer:13s} p50 {middle:4.0f} us  p99 {late:4.0f} us")
 
 
 if __name__ == "__main__":

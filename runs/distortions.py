@@ -111,7 +111,7 @@ def work(arguments: argparse.Namespace, claims: Path) -> None:
             return
         if all((job.data, preset, job.seed) in done for preset in job.presets) or not claimed(claims / str(number)):
             continue
-        rows = run(job, arguments.packs, arguments.device)
+        rows = run(job, arguments.packs, arguments.device, arguments.scorers)
         with FileLock(f"{arguments.rows}.lock"):
             append_rows(arguments.rows, rows)
         print(f"{time.monotonic() - started:6.1f} s  {job.name}, seed {job.seed}: {job.data}", flush=True)
@@ -125,7 +125,7 @@ def claimed(path: Path) -> bool:
     return True
 
 
-def run(job: Job, packs: Path, device: str) -> list[Row]:
+def run(job: Job, packs: Path, device: str, scorers: Sequence[str] = SCORERS) -> list[Row]:
     task = read_pack(packs, job.data, "class")
     assert task.train is not None
     if job.variant is None:
@@ -140,7 +140,7 @@ def run(job: Job, packs: Path, device: str) -> list[Row]:
     side = task.train if variant.fit_on == "train" else task.test
     collection = side if variant.labels else Collection(side.name, side.signals)
     estimator = GeoPatch(model=model, train=training, random_state=job.seed, device=device)
-    return evaluate(train(collection, estimator, job.name), task.test, scorers=SCORERS, stresses=STRESSES)
+    return evaluate(train(collection, estimator, job.name), task.test, scorers=scorers, stresses=STRESSES)
 
 
 def _tuples(settings: dict[str, Any]) -> dict[str, Any]:
@@ -197,6 +197,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sets", choices=SETS, default="development")
     parser.add_argument("--only", nargs="*", help="these sets alone")
     parser.add_argument("--variant", nargs=2, action="append", default=[], metavar=("NAME", "SETTINGS"))
+    parser.add_argument("--scorers", nargs="*", default=SCORERS)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--packs", type=Path)
     parser.add_argument("--prepare", type=Path, metavar="DATA_ROOT")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from geopatch.evaluate.rows import CLASS_MEAN, Row, Summary, read_rows, summarise
-from geopatch_lab.study.ablations import FULL
+from geopatch_lab.study.ablations import FULL, INSTANT
 from geopatch_lab.study.compare import difference
+from geopatch_lab.study.leads import LEADER
 from geopatch_lab.study.scores import WARPED, StudyScores
 from geopatch_lab.study.sets import UNSEEN
 from geopatch_lab.study.tables import POOL_CONTESTANTS, markdown, plain, wide
@@ -114,6 +115,36 @@ def class_sentence(rows: Sequence[Row]) -> str:
 RIVALS = {"minirocket-ridge": "MiniRocket + ridge", "dtw-10": "DTW, 10 % band", "euclidean": "Euclidean"}
 
 
+TOGETHER = (  # title, needs labels, method of the study, scorer
+    ("**GeoPatch, no labels**", "", INSTANT, "fused"),
+    ("DTW, no band", "", "dtw", "own"),
+    ("DTW, 10 % band", "", "dtw-10", "own"),
+    ("MiniRocket features", "", "minirocket", "own"),
+    ("**GeoPatch, labels**", "yes", LEADER, "fused"),
+    ("MiniRocket + ridge", "yes", "minirocket-ridge", "own"),
+    ("InceptionTime", "yes", "inceptiontime", "own"),
+)
+COLUMNS = {
+    "UEA mean": "12 archive sets, mean",
+    "mitdb": "same patient, of 22 (MITDB)",
+    "nsrdb": "same subject, of 18 (NSRDB)",
+    "arctic": "same sentence, other voice (ARCTIC)",
+}
+
+
+def together_table(rows: Sequence[Row]) -> str:
+    """R@1 of ours and of what a user would pick instead, clean / warped, as the study has them."""
+    scores = StudyScores.of(rows)
+    lines = []
+    for title, labels, method, scorer in TOGETHER:
+        pairs = [
+            [scores.column(column, method, scorer=scorer, stress=stress) for stress in ("clean", WARPED)]
+            for column in COLUMNS
+        ]
+        lines.append([title, labels, *(" / ".join(map(share, pair)) for pair in pairs)])
+    return markdown(["first hit right (R@1), clean / warped", "labels", *COLUMNS.values()], lines)
+
+
 def difference_table(rows: Sequence[Row]) -> str:
     """The learned half, fused, less each rival over the pool, in points of R@1."""
     scores = StudyScores.of(rows)
@@ -195,11 +226,10 @@ def _exact(row: Mapping[str, Any]) -> float:
 
 def parts() -> dict[str, str]:
     """What stands between the marks of each name."""
-    rows = [row for name in ("speech", "ecg") for row in read_rows(RESULTS / f"{name}.jsonl")]
     study = read_rows(RESULTS / "study.jsonl.gz")
     gallery = GalleryScores.read(RESULTS / "gallery.jsonl")
     return {
-        "scores": f"{headline_table(rows)}\n\n{class_sentence(rows)}",
+        "together": together_table(study),
         "differences": f"{difference_table(study)}\n\n{short_training(study)}",
         "gallery": f"{gallery.table()}\n\n{gallery.tempo_sentence()}",
     }

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import naive
 import numpy as np
 
 from geopatch.engines import About, Entries, Metadata, Value, Widths
@@ -109,6 +110,16 @@ def everything(gallery: Gallery) -> dict[str, Entries]:
 def naive_shortlist(entries: Entries, query: np.ndarray, k: int, where: Filter | None) -> list[tuple[str, float]]:
     passing = [n for n in range(len(entries)) if where is None or where.matches(entries.fields(n))]
     scored = [(entries.ids[n], float(np.dot(entries.embedding[n], query))) for n in passing]
+    return sorted(scored, key=lambda pair: -pair[1])[:k]
+
+
+def naive_token_shortlist(
+    entries: Entries, tokens: np.ndarray, valid: np.ndarray, k: int, where: Filter | None
+) -> list[tuple[str, float]]:
+    passing = [n for n in range(len(entries)) if where is None or where.matches(entries.fields(n))]
+    query = tokens.astype(np.float64)
+    stored = entries.tokens.astype(np.float64)
+    scored = [(entries.ids[n], naive.maxsim(query, valid, stored[n], entries.valid[n])) for n in passing]
     return sorted(scored, key=lambda pair: -pair[1])[:k]
 
 

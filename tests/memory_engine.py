@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.engines import About, Contents, Entries, Filter, Info, Metadata, Shortlist
-from geopatch.engines.engine import check_rewritten, contents_from, unknown_id
+from geopatch.engines import About, Contents, Entries, Filter, Info, Metadata, Record, Shortlist
+from geopatch.engines.engine import check_rewritten, contents_from, records_from, unknown_id
+from geopatch.engines.tokens import maxsims
 from geopatch.errors import ExistsError
 
 PLACES: dict[str, tuple[About, bytes | None, dict[str, Entries]]] = {}
+DOCUMENTS: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
 
 
 class Memory:
@@ -51,8 +54,16 @@ class Memory:
     def remove(self, ids: Sequence[str]) -> int:
         return sum(self.held.pop(id, None) is not None for id in ids)
 
-    def update(self, id: str, metadata: Metadata) -> None:
-        self.held[id] = replace(self.fetch([id]), metadata=(metadata,))
+    def update(self, rows: Mapping[str, Metadata]) -> None:
+        changed = {id: replace(self.fetch([id]), metadata=(metadata,)) for id, metadata in rows.items()}
+        self.held.update(changed)
+
+    def documents(self, kind: str, names: Sequence[str] | None = None) -> dict[str, str]:
+        return {name: text for name, text in DOCUMENTS[self.place, kind].items() if names is None or name in names}
+
+    def write_documents(self, kind: str, texts: Mapping[str, str | None]) -> None:
+        kept = {**DOCUMENTS[self.place, kind], **texts}
+        DOCUMENTS[self.place, kind] = {name: text for name, text in kept.items() if text is not None}
 
     def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
         for id in ids:
@@ -77,6 +88,15 @@ class Memory:
         orders = [(np.argsort(-(entries.embedding @ query))[:k], entries.embedding @ query) for query in embedding]
         return [Shortlist(tuple(entries.ids[n] for n in order), scores[order]) for order, scores in orders]
 
+    def token_shortlist(
+        self, tokens: npt.NDArray[np.float32], valid: npt.NDArray[np.bool_], k: int, where: Filter | None = None
+    ) -> list[Shortlist]:
+        entries = joined([entry for part in self.scan(1, where) for entry in [part]])
+        known = [query[one] for query, one in zip(tokens, valid, strict=True)]
+        scored = [maxsims(query, entries.tokens, entries.valid) for query in known]
+        orders = [(np.argsort(-scores)[:k], scores) for scores in scored]
+        return [Shortlist(tuple(entries.ids[n] for n in order), scores[order]) for order, scores in orders]
+
     def count(self, where: Filter | None = None) -> int:
         return len(list(self.scan(1, where)))
 
@@ -85,6 +105,14 @@ class Memory:
 
     def sample(self, count: int) -> tuple[str, ...]:
         return tuple(self.held)[:: -(-len(self.held) // count) or 1]
+
+    def records(self) -> tuple[Record, ...]:
+        places = [(entry.records[0], entry.start_s[0], entry.stop_s[0]) for entry in self.held.values()]
+        named = {record: [place for place in places if place[0] == record] for record, _, _ in places}
+        return records_from(
+            (record, len(parts), min(part[1] for part in parts), max(part[2] for part in parts))
+            for record, parts in named.items()
+        )
 
     def contents(self) -> Contents:
         return contents_from([], [(name, v, 1) for e in self.held.values() for name, v in e.metadata[0].items()])

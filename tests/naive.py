@@ -315,6 +315,35 @@ def bridge(query: Array, query_valid: Mask, candidate: Array, valid: Mask, sharp
     return sum(smooth) / len(smooth) if smooth else -math.inf
 
 
+def aligned(query: Array, query_valid: Mask, candidate: Array, valid: Mask) -> float:
+    """The best of all monotone paths, each tried, from both first valid tokens to both last; -inf where there is none.
+
+    A step on both sides counts once, on one side a half; the middles of two tokens that meet are at most a quarter of
+    the window apart, or half a token of the shorter side.
+    """
+    first = [token for token, known in zip(query, query_valid, strict=True) if known]
+    second = [token for token, known in zip(candidate, valid, strict=True) if known]
+    rows, columns = len(first), len(second)
+    if not rows or not columns:
+        return -math.inf
+    reach = max(Fraction(1, 4), Fraction(1, 2 * min(rows, columns)))
+
+    def near(i: int, j: int) -> bool:
+        return abs(Fraction(2 * i + 1, 2 * rows) - Fraction(2 * j + 1, 2 * columns)) <= reach
+
+    def totals(i: int, j: int) -> list[float]:
+        """The sums of all paths that end here."""
+        if i < 0 or j < 0 or not near(i, j):
+            return []
+        cosine = dot(first[i], second[j])
+        if i == j == 0:
+            return [cosine]
+        both = [total + cosine for total in totals(i - 1, j - 1)]
+        return both + [total + cosine / 2 for total in totals(i - 1, j) + totals(i, j - 1)]
+
+    return max(totals(rows - 1, columns - 1)) / ((rows + columns) / 2)
+
+
 def rerank(
     cosine: Array, query: Array, query_valid: Mask, tokens: Array, valid: Mask, scorer: str, shortlist: int
 ) -> list[int]:
@@ -328,7 +357,10 @@ def rerank(
             return maxsim(query, query_valid, tokens[n], valid[n])
         if scorer == "bridge":
             return bridge(query, query_valid, tokens[n], valid[n], sharpness=10.0)
-        return float(cosine[n]) + symmetric_maxsim(query, query_valid, tokens[n], valid[n])
+        parts = (query, query_valid, tokens[n], valid[n])
+        if scorer == "aligned":
+            return aligned(*parts)
+        return float(cosine[n]) + (aligned(*parts) if scorer == "fused-aligned" else symmetric_maxsim(*parts))
 
     return sorted(order[:shortlist], key=lambda n: -score(n)) + order[shortlist:]
 
@@ -429,3 +461,11 @@ def kernel_span_features(
             above = kernel_above(copies[group * 3 // 48], mix, bias[group, kernel], int(dilation[group]), twos)
             shares.append([np.float32(above[start:stop].sum()) / np.float32(stop - start) for start, stop in spans])
     return np.asarray(shares).T
+
+
+def step_mean(track: Any, low: float, high: float) -> float:
+    """The mean from `low` to `high` of numbers that each hold for one place, within the places there are."""
+    low, high = min(max(low, 0.0), len(track) - 1.0), min(max(high, 1.0), float(len(track)))
+    high = max(high, low + 0.5)
+    shares = [max(min(high, place + 1) - max(low, place), 0.0) for place in range(len(track))]
+    return float(sum(share * value for share, value in zip(shares, track, strict=True)) / (high - low))

@@ -82,6 +82,8 @@ def score(entries: Entries, query: int, n: int, scorer: str) -> float:
         return naive.maxsim(*parts)
     if scorer == "fused":
         return cosine(entries, query, n) + naive.symmetric_maxsim(*parts)
+    if scorer in ("aligned", "fused-aligned"):
+        return naive.aligned(*parts) + (cosine(entries, query, n) if scorer == "fused-aligned" else 0.0)
     return naive.bridge(*parts, SHARPNESS) if scorer == "bridge" else cosine(entries, query, n)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geopatch.data.arctic import load_arctic, prompt_split, utterances
-from geopatch.data.audio import AudioConfig, frames, log_mel, mfcc, read_audio, read_frames
+from geopatch.data.audio import BEFORE, DECIBELS, AudioConfig, frames, log_mel, mfcc, read_audio, read_frames
+from geopatch.data.cache import HEADER
+from geopatch.data.prepare import prepare
 from geopatch.errors import ConfigError, DataError, MissingExtraError, SignalError
 from geopatch.signal import Signal
 
@@ -23,6 +27,7 @@ pytest.importorskip("librosa")
 
 DATA = Path(os.environ.get("GEOPATCH_DATA", "nowhere"))
 SMALL = AudioConfig(bands=8, coefficients=5, window_s=0.016, hop_s=0.008, rate_hz=4000.0)
+SMALL_DB = replace(SMALL, normalise="none", range_db=80.0, trim_db=None)
 
 
 def tone(seconds: float = 0.2, rate_hz: float = 16000.0, pitch_hz: float = 440.0, seed: int = 0) -> Signal:
@@ -66,8 +71,24 @@ def naive_log_mel(sound: Signal, config: AudioConfig) -> npt.NDArray[np.float64]
             row.append(10 * np.log10(max(float(np.dot(weights, power)), 1e-10)))
         rows.append(row)
     decibels = np.asarray(rows, dtype=np.float64)
-    clipped: npt.NDArray[np.float64] = np.maximum(decibels, decibels.max() - 80)
+    clipped: npt.NDArray[np.float64] = np.maximum(decibels, decibels.max() - config.range_db)
     return clipped
+
+
+def naive_normalised(decibels: npt.NDArray[np.float64], config: AudioConfig) -> npt.NDArray[np.float64]:
+    """The silence at both ends cut off, then band by band."""
+    assert config.trim_db is not None
+    loud = [place for place, row in enumerate(decibels) if max(row) > decibels.max() - config.trim_db]
+    margin = round(0.03 / config.hop_s)
+    kept = decibels[max(loud[0] - margin, 0) : loud[-1] + margin + 1]
+    return np.stack([(band - band.mean()) / (band.std() or 1.0) for band in kept.T], axis=1)
+
+
+def between_silences(rate_hz: float = 4000.0) -> Signal:
+    """A tone of half a second with faint noise before and after it."""
+    faint = 1e-5 * np.random.default_rng(1).normal(size=(3, round(0.25 * rate_hz)))
+    values = np.concatenate([faint[0], tone(0.5, rate_hz).values[:, 0], faint[1], faint[2]])
+    return Signal.from_array(values, id="tone", rate_hz=rate_hz)
 
 
 def hz_to_mel(hz: float) -> float:
@@ -78,13 +99,35 @@ def mel_to_hz(mels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.where(mels < 15, mels * 200 / 3, 1000 * np.exp((mels - 15) * np.log(6.4) / 27))
 
 
-@pytest.mark.parametrize("config", [SMALL, AudioConfig(), AudioConfig(hop_s=0.0125, bands=20)])
+@pytest.mark.parametrize("config", [SMALL_DB, DECIBELS, replace(DECIBELS, hop_s=0.0125, bands=20)])
 def test_log_mel_equals_its_naive_twin(config: AudioConfig) -> None:
     sound = tone(rate_hz=config.rate_hz)
     found = log_mel(sound, config)
     np.testing.assert_allclose(found.values, naive_log_mel(sound, config), atol=0.02)
     assert found.rate_hz == pytest.approx(1 / config.hop_s)
     assert (found.id, found.record, len(found.channels)) == ("tone", "tone", config.bands)
+
+
+@pytest.mark.parametrize("config", [SMALL, replace(SMALL, range_db=30.0, trim_db=20.0)])
+def test_each_band_is_normalised_over_the_utterance_as_its_naive_twin_does(config: AudioConfig) -> None:
+    sound = between_silences()
+    framed = log_mel(sound, config)
+    np.testing.assert_allclose(framed.values, naive_normalised(naive_log_mel(sound, config), config), atol=0.02)
+    assert framed.length < log_mel(sound, replace(config, trim_db=None)).length
+    assert framed.start_s == pytest.approx(0.25 - 0.03, abs=0.02)
+
+
+def test_a_microphone_that_colours_the_sound_hardly_changes_a_normalised_frame() -> None:
+    swell = 1 + 0.9 * np.sin(np.arange(8000) / 900)
+    sound = Signal.from_array(swell * np.random.default_rng(0).normal(size=8000), rate_hz=4000.0)
+    tilted = Signal.from_array(np.convolve(sound.values[:, 0], [1.0, -0.9], mode="same"), rate_hz=4000.0)
+
+    def apart(config: AudioConfig) -> float:
+        one, other = (log_mel(part, config).values for part in (sound, tilted))
+        return float(np.abs(one - other).mean() / one.std())
+
+    assert apart(SMALL_DB) > 0.5
+    assert apart(SMALL) < 0.2
 
 
 def test_mfcc_is_the_cosine_transform_of_the_log_mel_bands() -> None:
@@ -104,7 +147,8 @@ def test_mfcc_is_the_cosine_transform_of_the_log_mel_bands() -> None:
 def test_louder_sound_is_the_same_number_of_decibels_higher_everywhere() -> None:
     sound = tone(rate_hz=SMALL.rate_hz)
     louder = Signal.from_array(sound.values * 10, id="tone", rate_hz=SMALL.rate_hz)
-    np.testing.assert_allclose(log_mel(louder, SMALL).values - log_mel(sound, SMALL).values, 20, atol=1e-3)
+    np.testing.assert_allclose(log_mel(louder, SMALL_DB).values - log_mel(sound, SMALL_DB).values, 20, atol=1e-3)
+    np.testing.assert_allclose(log_mel(louder, SMALL).values, log_mel(sound, SMALL).values, atol=1e-3)
 
 
 def test_silence_and_stereo_have_finite_frames() -> None:
@@ -136,6 +180,9 @@ def test_sound_that_cannot_be_framed_is_refused() -> None:
         ({"bands": 0}, "bands must be at least 1, got 0"),
         ({"hop_s": 0.0}, r"hop_s \* rate_hz must be at least 1, got 0"),
         ({"window_s": float("nan")}, r"window_s \* rate_hz must be at least 2, got nan"),
+        ({"normalise": "day"}, "normalise must be one of utterance, none, got 'day'"),
+        ({"range_db": 0.0}, "range_db must be at least 1, got 0"),
+        ({"trim_db": 0.0}, "trim_db must be at least 1, got 0"),
         ({"features": "mfcc", "coefficients": 41}, "bands - coefficients must be at least 0, got -1"),
     ],
 )
@@ -282,3 +329,15 @@ def test_both_speakers_read_the_same_593_prompts() -> None:
     assert len(found) == 2 * 593
     assert all(np.isfinite(signal.values).all() for signal in found.signals)
     assert min(signal.length for signal in found.signals) > 50
+
+
+def test_a_cache_of_decibels_stays_one_when_it_is_made_anew(tmp_path: Path) -> None:
+    write_arctic(tmp_path / "root" / "arctic")
+    header = prepare("arctic", tmp_path / "root", tmp_path, config=DECIBELS).cache.folder / HEADER
+    kept = json.loads(header.read_text())
+    settings = {name: value for name, value in kept["settings"].items() if name not in BEFORE}  # as version 0.1 wrote
+    header.write_text(json.dumps({**kept, "settings": settings, "source": "other files"}))
+    again = prepare("arctic", tmp_path / "root", tmp_path)
+    assert again.built
+    assert again.cache.header.settings["normalise"] == "none"
+    assert prepare("arctic", tmp_path / "root", tmp_path / "new").cache.header.settings["normalise"] == "utterance"

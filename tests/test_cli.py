@@ -104,7 +104,7 @@ def listing(folder: Path) -> dict[str, bytes]:
 
 def test_fit(run: Run, data: Path, trained: GeoPatch) -> None:
     ran = run("fit", data, "--out", "model", *TINY)
-    assert (ran.code, ran.out) == (0, f"trained on 8 windows of {data}; saved to model\n")
+    assert (ran.code, ran.out) == (0, f"fitted to 8 windows of {data}; saved to model\n")
     assert "step 2 of 2" in ran.err
     loaded = GeoPatch.load(data.parent / "model")
     assert digest(loaded.encoder_) == digest(trained.encoder_)
@@ -345,6 +345,23 @@ def test_fit_without_labels_fits_fixed_kernels(run: Run, data: Path) -> None:
         ran = run("fit", *command, "--out", "other", "--max-steps=3")
         assert (ran.code, ran.out) == (2, "")
         assert "--max-steps is for the half that is trained" in ran.err
+
+
+def test_fit_takes_groups_from_a_column(run: Run, data: Path) -> None:
+    signals, labels = waves()
+    lines = ["sample,label,device," + ",".join(f"t{n}" for n in range(len(signals[0])))]
+    for n, (signal, label) in enumerate(zip(signals, labels, strict=True)):
+        lines.append(f"w{n},{label},box {n // 2}," + ",".join(map(str, np.ravel(signal))))
+    (data.parent / "boxes.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    small = ("--out", "model", "--force", "--device=cpu", "--embedding=8", "--preset=instant", "--json")
+    ran = run("fit", "boxes.csv", "--groups", "device", *small)
+    assert (ran.code, ran.err) == (0, "")
+    report = json.loads(ran.out)
+    assert report["groups"] == 4
+    assert set(report["amplitude"]["recall@1"]) == {"keep", "zscore"}
+    ran = run("fit", "boxes.csv", "--groups", "nurse", *small)
+    assert (ran.code, ran.out) == (2, "")
+    assert "groups of boxes.csv must be one of" in ran.err
 
 
 def test_fit_with_labels_fits_both_halves(run: Run, data: Path) -> None:

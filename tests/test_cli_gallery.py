@@ -134,8 +134,8 @@ def test_wfdb_records_are_windowed(run: Run, model: Path, tmp_path: Path) -> Non
         (["info", "nowhere"], "nowhere is no gallery"),
         (["create", "g"], "Missing option '--model'"),
         (["create", "g", "--model", "nowhere"], "nowhere is no model folder"),
-        (["remove", "g"], "either ids or --where"),
-        (["remove", "g", "a", "--where", "x == 1"], "either ids or --where"),
+        (["remove", "g"], "either ids, --record or --where"),
+        (["remove", "g", "a", "--where", "x == 1"], "either ids, --record or --where"),
         (["export", "g", "out.csv"], "g is no gallery"),
         (["info", "ftp://x"], "expected a folder, exact:FOLDER or postgresql"),
     ],
@@ -154,3 +154,29 @@ def test_settings_that_are_none(run: Run, model: Path, table: Path) -> None:
     assert "cannot read the filter" in run("remove", "g", "--where", "x ==").err
     assert "cannot export to out.csv" in run("export", "g", "out.csv").err
     assert "exists already" in run("create", "g", "--model", model).err
+
+
+def test_a_gallery_is_looked_after(run: Run, model: Path, table: Path) -> None:
+    run("create", "g", "--model", model)
+    run("add", "g", table, "--set", "site=A")
+    assert run("relabel", "g", "--set", "site=B", "--unset", "file", "--record", "a").out == (
+        "changed the metadata of 1 windows of g\n"
+    )
+    assert "say what to change" in run("relabel", "g").err
+    assert "backed up 4 windows of g to g.backup" in run("backup", "g", "g.backup").out
+    assert run("remove", "g", "--record", "b", "--record", "c").out == "removed 2 windows from g, which has 2\n"
+    assert "no record 'b'" in run("remove", "g", "--record", "b").err
+    assert "g is there already" in run("restore", "g.backup", "g").err
+    assert "restored 4 windows from g.backup to g" in run("restore", "g.backup", "g", "--replace").out
+    assert "restored 4 windows" in run("restore", "g.backup", "again").out
+    with Gallery.open("again", read_only=True) as gallery:
+        assert gallery.get("a").metadata == ({"label": "A", "site": "B"},)
+    shown = run("info", "again", "--records").out
+    assert "records    4" in shown
+    assert "channels   x, y" in shown
+    assert "learned, fitted on 8 windows" in shown
+    assert "created    20" in shown
+    assert "  long: 0 to " in shown
+    fields = json.loads(run("info", "again", "--json").out)
+    assert {row["name"] for row in fields["records"]} == {"a", "b", "c", "long"}
+    assert (fields["layouts"], fields["model"]["windows"]) == ([["x", "y"]], 8)

@@ -77,6 +77,17 @@ def test_the_table_names_hits_their_times_and_metadata(run: Run, place: Path) ->
     assert ran.out.count("similarity") >= 32
 
 
+def test_the_shortlist_from_tokens(run: Run, place: Path) -> None:
+    id = stored(place)
+    near = ids(run("gallery", "--id", id, "-k", 3, "--shortlist", "tokens:3", "--scorer", "aligned", "--json"))
+    with Gallery.open(place / "gallery", read_only=True) as opened:
+        assert near == [hit.id for hit in opened.search(id, 3, shortlist="tokens:3", scorer="aligned")]
+    assert len(ids(run("gallery", "--id", id, "-k", 3, "--shortlist", "7", "--json"))) == 3
+    refused = run("gallery", "--id", id, "--shortlist", "vectors")
+    assert refused.code == 2
+    assert "shortlist must be a number from 1 on, tokens" in refused.err
+
+
 def test_by_a_signal_of_a_file(run: Run) -> None:
     first = ids(run("gallery", "queries.npz", "--model", "model", "-k", 2, "--json"))
     assert first == ids(run("gallery", "queries.npz", "--row", 0, "--model", "model", "-k", 2, "--json"))
@@ -147,7 +158,7 @@ def test_every_mistake_is_one_line(run: Run, place: Path) -> None:
         (["gallery", "queries.npz", "--model", "model", "--id", "one", "--row", 1], "--id or --row, not both"),
         (["gallery", "queries.npz", "--model", "nowhere"], "nowhere is no model folder"),
         (["gallery", "absent.csv", "--model", "model"], "no such file"),
-        (["gallery", "absent", "--start", 0, "--stop", 1], "absent.hea is missing"),
+        (["gallery", "absent", "--start", 0, "--stop", 1], "absent: no such file"),
         (["nowhere", "--id", id], "nowhere"),
         (["gallery", "--id", id, "--scorer", "best"], "'best' is not one of"),
         (["gallery", "--id", id, "-k", 0], "k must be at least 1"),

@@ -9,15 +9,16 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from geopatch import demo
+from geopatch import demo, read
 from geopatch.cli import main
 from geopatch.cli.demo import _program
 from geopatch.data.collection import Collection
-from geopatch.data.sample import basic_motions, ecg_windows
+from geopatch.data.sample import basic_motions, ecg_windows, mitdb_minutes
 from geopatch.demo import sample_gallery
-from geopatch.errors import GalleryError
+from geopatch.errors import DataError, GalleryError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate.rows import Row
 from geopatch.gallery import Gallery
@@ -168,3 +169,18 @@ def test_a_gallery_to_look_at_is_made_once(tmp_path: Path) -> None:
         assert {record.name for record in gallery.contents().records} >= {"119", "208"}
         hits = gallery.search(Span("119", 130.2, 132.2), k=3, protocol=demo.PROTOCOL)  # what the page opens on
         assert len(hits) == 3
+
+
+def test_the_built_in_ecg_can_be_written_as_files_that_are_read_as_they_were(tmp_path: Path) -> None:
+    said = run(tmp_path, "--recordings", str(tmp_path / "ecg"))
+    assert "6 recordings" in said
+    assert "index" in said
+    for recording in mitdb_minutes():
+        (signal,) = read(tmp_path / "ecg" / f"{recording.subject}.csv").signals
+        assert signal.id == recording.signal.id
+        assert signal.rate_hz == pytest.approx(360, rel=1e-4)
+        assert signal.channels == recording.signal.channels
+        assert signal.units == ("mV", "mV")
+        assert np.abs(signal.values - recording.signal.values).max() <= 0.0005 + 1e-6
+    with pytest.raises(DataError, match="is there already"):
+        demo.write_recordings(tmp_path / "ecg")

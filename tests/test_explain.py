@@ -26,7 +26,7 @@ from geopatch.search.explain import Explanation, Tokens, explain_tokens
 from geopatch.search.hit import Evidence
 from geopatch.signal import Signal
 
-FAST = ("cosine", "maxsim", "fused", "bridge")
+FAST = ("cosine", "maxsim", "fused", "bridge", "aligned", "fused-aligned")
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,8 @@ def twin(scorer: str, entries: Entries, query: int, n: int) -> float:
     parts = tuple(part[at] for at in (query, n) for part in (entries.tokens.astype(np.float64), entries.valid))
     if scorer == "bridge":
         return naive.bridge(parts[0], parts[1], parts[2], parts[3], SHARPNESS)
+    if scorer in ("aligned", "fused-aligned"):
+        return naive.aligned(parts[0], parts[1], parts[2], parts[3])
     score = naive.symmetric_maxsim if scorer == "fused" else naive.maxsim
     return score(parts[0], parts[1], parts[2], parts[3])
 
@@ -88,7 +90,8 @@ def test_a_window_without_patches_has_no_matches() -> None:
 def test_a_hit_explains_its_score(gallery: Gallery, scorer: str) -> None:
     for hit in gallery.search("w2", 5, scorer=scorer):
         told = hit.explain()
-        parts = {"cosine": told.cosine, "fused": told.cosine + told.token_score}.get(scorer, told.token_score)
+        both = told.cosine + told.token_score
+        parts = {"cosine": told.cosine, "fused": both, "fused-aligned": both}.get(scorer, told.token_score)
         assert hit.score == pytest.approx(parts, abs=1e-5)
         assert (told.scorer, told.score, told.path_s) == (scorer, hit.score, None)
         assert str(told).count("\n") == len(told.matches)
@@ -119,6 +122,41 @@ def test_alignment_draws_a_ribbon_for_each_match(gallery: Gallery) -> None:
     assert len(top.lines) == len(bottom.lines) == 1
     assert len(top.patches) == len({match.query_patch for match in hit.explain().matches})
     assert bottom.get_title(loc="left").startswith(f"hit 1: {hit.record}, {hit.start_s:g} s · fused")
+    pyplot().close(figure)
+
+
+@pytest.mark.parametrize("scorer", ["aligned", "fused-aligned"])
+def test_the_path_of_aligned_is_its_explanation(gallery: Gallery, scorer: str) -> None:
+    """From both first patches to both last ones, never back, and every step is a match."""
+    for hit in gallery.search("w2", 8, scorer=scorer):
+        explained = hit.explain()
+        assert explained.ordered
+        assert explained.as_dict()["ordered"] is True
+        assert hit.evidence is not None
+        pairs = [(match.query_patch, match.hit_patch) for match in explained.matches]
+        ends = [np.flatnonzero(side.valid)[[0, -1]] for side in (hit.evidence.query, hit.evidence.hit)]
+        assert [pairs[0], pairs[-1]] == list(zip(*(end.tolist() for end in ends), strict=True))
+        steps = np.diff(pairs, axis=0)
+        assert ((steps >= 0) & (steps <= 1)).all()
+        assert (steps.sum(1) >= 1).all()
+    assert not gallery.search("w2", 1, scorer="fused")[0].explain().ordered
+
+
+def test_alignment_draws_the_path_of_aligned_without_a_gap(gallery: Gallery) -> None:
+    hit = max(gallery.search("w3", 10, scorer="aligned"), key=lambda hit: len(hit.explain().matches))
+    figure = plot.alignment(query_of(hit), hit)
+    matches, ribbons = hit.explain().matches, figure.axes[1].collections
+    assert len(ribbons) == len(matches) > 1
+    for height, side in ((1.0, "query_s"), (0.0, "hit_s")):  # the query is above
+        spans = []
+        for ribbon in ribbons:
+            corners = np.concatenate([path.vertices for path in ribbon.get_paths()])
+            level = corners[np.isclose(corners[:, 1], height), 0]
+            spans.append((level.min(), level.max()))
+        spans.sort()
+        assert spans[0][0] == pytest.approx(getattr(matches[0], side)[0])
+        assert spans[-1][1] == pytest.approx(getattr(matches[-1], side)[1])
+        assert [a[1] for a in spans[:-1]] == pytest.approx([b[0] for b in spans[1:]])
     pyplot().close(figure)
 
 

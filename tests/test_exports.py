@@ -20,6 +20,7 @@ PUBLIC = {
     "Signal",
     "TrainConfig",
     "__version__",
+    "index",
     "read",
 }
 PACKAGES = ["geopatch", *(f"geopatch.{found.name}" for found in iter_modules(geopatch.__path__) if found.ispkg)]

@@ -7,11 +7,25 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
 import pytest
-from galleries import ABOUT, ENGINES, WIDTHS, Ground, agrees, entries_of, everything, naive_shortlist, same
+from galleries import (
+    ABOUT,
+    ENGINES,
+    WIDTHS,
+    Ground,
+    agrees,
+    entries_of,
+    everything,
+    naive_shortlist,
+    naive_token_shortlist,
+    same,
+)
+from memory_engine import joined
 from servers import PostgresServer, running_server
 
 from geopatch.engines import About, Entries, Widths, as_filter, postgres
@@ -19,6 +33,7 @@ from geopatch.engines.filters import Where
 from geopatch.engines.place import create_engine, open_engine
 from geopatch.errors import ConfigError, ExistsError, GalleryError, LockedError, NotFoundError
 from geopatch.gallery import Gallery
+from geopatch.gallery.facts import FileFacts, RecordFacts
 
 IDS = [f"w {n}" for n in range(60)]
 FILTERS: list[Where] = [
@@ -151,7 +166,7 @@ def test_entries_are_removed_by_a_filter(filled: tuple[Gallery, Entries]) -> Non
     assert gallery.remove(where="age >= 40") == 0
     assert set(everything(gallery)) == set(IDS) - set(old)
     for ids, where in ((None, None), (IDS[:1], "age < 3")):
-        with pytest.raises(ConfigError, match="either ids or where"):
+        with pytest.raises(ConfigError, match="either ids, record or where"):
             gallery.remove(ids, where=where)
 
 
@@ -231,6 +246,101 @@ def test_shortlists_equal_the_naive_ones(filled: tuple[Gallery, Entries], k: int
     assert all(
         agrees(*pair) for pair in zip(found, [naive_shortlist(entries, q, k, None) for q in queries], strict=True)
     )
+
+
+@pytest.mark.parametrize("k", [1, 10, 60, 500])
+def test_shortlists_from_tokens_equal_the_naive_ones(filled: tuple[Gallery, Entries], k: int) -> None:
+    """Queries with padding of their own; entries with fewer tokens than others."""
+    gallery, entries = filled
+    queries = entries_of(["q0", "q1", "q2"], seed=4)
+    near = gallery.token_shortlist(queries.tokens, queries.valid, k)
+    assert [len(one.ids) for one in near] == [min(k, 60)] * 3
+    for n, one in enumerate(near):
+        assert agrees(one, naive_token_shortlist(entries, queries.tokens[n], queries.valid[n], k, None))
+
+
+@pytest.mark.parametrize("where", FILTERS, ids=str)
+def test_filters_mean_the_same_with_tokens(filled: tuple[Gallery, Entries], where: Where) -> None:
+    gallery, entries = filled
+    near = gallery.token_shortlist(entries.tokens[:2], entries.valid[:2], 10, where)
+    for n, one in enumerate(near):
+        expected = naive_token_shortlist(entries, entries.tokens[n], entries.valid[n], 10, as_filter(where))
+        assert agrees(one, expected)
+
+
+def test_shortlists_from_tokens_follow_every_change(filled: tuple[Gallery, Entries]) -> None:
+    """Added, replaced, removed, updated and rewritten entries, each seen by the next shortlist."""
+    gallery, entries = filled
+    held = {id: entries.take([n]) for n, id in enumerate(entries.ids)}
+
+    def check() -> None:
+        query = entries_of(["q"], seed=8)
+        stored = joined(list(held.values()))
+        near = gallery.token_shortlist(query.tokens, query.valid, 15)[0]
+        assert agrees(near, naive_token_shortlist(stored, query.tokens[0], query.valid[0], 15, None))
+
+    check()
+    fresh = entries_of(["new 1", *IDS[:9]], seed=5)
+    gallery.add(fresh, existing="replace")
+    held |= {id: fresh.take([n]) for n, id in enumerate(fresh.ids)}
+    check()
+    for id in IDS[20:40]:
+        del held[id]
+    gallery.remove(IDS[20:40])
+    check()
+    gallery.update(IDS[50], {"mark": 1})
+    held[IDS[50]] = gallery.get(IDS[50])
+    check()
+    marked = held[IDS[50]]
+    assert gallery.token_shortlist(marked.tokens, marked.valid, 3, "mark == 1")[0].ids == (IDS[50],)
+    gallery.optimize()
+    check()
+    other = dataclasses.replace(ABOUT, encoder="other", widths=Widths(12, 4, 7))
+    draw = np.random.default_rng(3)
+    now = [gallery.get(id) for id in held]
+    wider = {
+        one.ids[0]: dataclasses.replace(
+            one, encoder="other", tokens=(draw.normal(size=(1, 4, 7)) * one.valid[..., None]).astype(np.float32)
+        )
+        for one in now
+    }
+    gallery.engine.rewrite(other, None, list(wider.values()))
+    stored = joined(list(wider.values()))
+    near = gallery.token_shortlist(stored.tokens[:1], stored.valid[:1], 15)[0]
+    assert agrees(near, naive_token_shortlist(stored, stored.tokens[0], stored.valid[0], 15, None))
+
+
+def test_readers_see_new_tokens(ground: Ground) -> None:
+    place, entries = ground.place(), entries_of(IDS)
+    with Gallery.create(place, ABOUT) as writer, Gallery.open(place, read_only=True) as reader:
+        assert reader.token_shortlist(entries.tokens[:1], entries.valid[:1], 3)[0].ids == ()
+        for start in range(0, 60, 20):
+            part = entries.take(range(start, start + 20))
+            writer.add(part)
+            stored = entries.take(range(start + 20))
+            near = reader.token_shortlist(part.tokens[:1], part.valid[:1], 5)[0]
+            assert agrees(near, naive_token_shortlist(stored, part.tokens[0], part.valid[0], 5, None))
+        writer.remove(IDS[:1])
+        assert IDS[0] not in reader.token_shortlist(entries.tokens[:1], entries.valid[:1], 60)[0].ids
+
+
+def test_tokens_of_another_width_are_refused(filled: tuple[Gallery, Entries]) -> None:
+    gallery, entries = filled
+    with pytest.raises(GalleryError, match=r"expected tokens \(Q, K, 6\) .* got shapes \(1, 4, 5\) and \(1, 4\)"):
+        gallery.token_shortlist(entries.tokens[:1, :, :5], entries.valid[:1], 3)
+    with pytest.raises(GalleryError, match=r"got shapes \(1, 4, 6\) and \(1, 3\)"):
+        gallery.token_shortlist(entries.tokens[:1], entries.valid[:1, :3], 3)
+
+
+@pytest.mark.parametrize("scorer", ["fused", "aligned", "cosine"])
+def test_a_search_ranks_the_shortlist_from_tokens(filled: tuple[Gallery, Entries], scorer: str) -> None:
+    """The few nearest by tokens, in the order of the scorer."""
+    gallery, entries = filled
+    ids = [id for id, _ in naive_token_shortlist(entries, entries.tokens[7], entries.valid[7], 9, None)]
+    hits = gallery.search(IDS[7], 5, scorer=scorer, shortlist="tokens:8")
+    every = gallery.search(IDS[7], 59, scorer=scorer)
+    near = [id for id in ids if id != IDS[7]][:8]
+    assert [hit.id for hit in hits] == [hit.id for hit in every if hit.id in near][:5]
 
 
 def test_an_empty_gallery_answers(ground: Ground) -> None:
@@ -525,3 +635,66 @@ def test_a_rewrite_that_fails_changes_nothing(filled: tuple[Gallery, Entries]) -
     assert same(gallery.fetch(IDS), entries)
     near = gallery.shortlist(entries.embedding[:1], 5)[0]
     assert agrees(near, naive_shortlist(entries, entries.embedding[0], 5, None))
+
+
+def test_documents_are_kept_by_kind_and_name(ground: Ground) -> None:
+    with ground.gallery() as gallery:
+        engine = gallery.engine
+        assert engine.documents("record") == {}
+        engine.write_documents("record", {"a": "first", "b": "é"})
+        engine.write_documents("file", {"a": "of a file"})
+        engine.write_documents("record", {"a": "second", "c": None})
+        assert engine.documents("record") == {"a": "second", "b": "é"}
+        assert engine.documents("record", ["b", "nowhere"]) == {"b": "é"}
+        engine.write_documents("record", {"a": None})
+        assert (engine.documents("record"), engine.documents("file")) == ({"b": "é"}, {"a": "of a file"})
+        with Gallery.open(f"{gallery.info().place}", read_only=True) as reader:
+            assert reader.engine.documents("record") == {"b": "é"}
+        info = gallery.info()
+        assert info.created
+        assert info.created <= info.changed
+
+
+def test_records_are_listed_and_removed_whole(filled: tuple[Gallery, Entries]) -> None:
+    gallery, entries = filled
+    names = np.asarray(entries.records)
+    for record in gallery.records():
+        inside = names == record.name
+        bounds = entries.start_s[inside].min(), entries.stop_s[inside].max()
+        assert (record.windows, record.start_s, record.stop_s) == (inside.sum(), *bounds)
+    assert [record.name for record in gallery.records()] == sorted(set(names))
+    gallery.engine.write_documents("record", {"rec 1": RecordFacts().as_text(), "rec 2": RecordFacts().as_text()})
+    facts = FileFacts("digest", "/where", ("rec 1",), windows=3, whole=True)
+    gallery.engine.write_documents(
+        "file", {"one": facts.as_text(), "two": replace(facts, records=("rec 2",)).as_text()}
+    )
+    with pytest.raises(NotFoundError, match="has no record 'rec 9'; nothing was removed"):
+        gallery.remove(record=["rec 1", "rec 9"])
+    assert gallery.remove(record="rec 1") == (names == "rec 1").sum() > 0
+    assert gallery.remove(record=["rec 9"], missing="ignore") == 0
+    assert {record.name for record in gallery.records()} == {"rec 0", "rec 2"}
+    assert set(gallery.record_facts()) == {"rec 2"}
+    assert set(gallery.engine.documents("file")) == {"two"}  # its file counts as a new one
+
+
+def test_relabel_changes_metadata_of_many_in_one_change(filled: tuple[Gallery, Entries]) -> None:
+    gallery, entries = filled
+    chosen = [n for n, record in enumerate(entries.records) if record == "rec 1" and "sex" in entries.metadata[n]]
+    assert gallery.relabel({"sex": "X", "age": None}, record="rec 1", where="sex in ('F', 'M')") == len(chosen) > 0
+    for n, id in enumerate(IDS):
+        row = dict(entries.metadata[n])
+        if n in chosen:
+            row = {**{name: value for name, value in row.items() if name != "age"}, "sex": "X"}
+        assert gallery.get(id).metadata == (row,)
+    assert gallery.relabel({"sex": "X"}, where="sex == 'X'") == 0
+    with pytest.raises(NotFoundError, match="no record 'rec 9'"):
+        gallery.relabel({"sex": "X"}, record="rec 9")
+
+
+def test_a_copy_knows_what_is_known_of_records_and_files(filled: tuple[Gallery, Entries], tmp_path: Path) -> None:
+    gallery, _ = filled
+    facts = RecordFacts(datetime(2026, 5, 1, 12, tzinfo=timezone.utc), ("mV", ""))
+    gallery.engine.write_documents("record", {"rec 1": facts.as_text()})
+    gallery.copy(tmp_path / "copy")
+    with Gallery.open(tmp_path / "copy", read_only=True) as copy:
+        assert copy.record_facts() == {"rec 1": facts}

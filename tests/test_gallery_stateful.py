@@ -10,13 +10,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from galleries import ABOUT, WIDTHS, Ground, agrees, entries_of, everything, naive_shortlist, same
+from galleries import (
+    ABOUT,
+    WIDTHS,
+    Ground,
+    agrees,
+    entries_of,
+    everything,
+    naive_shortlist,
+    naive_token_shortlist,
+    same,
+)
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from servers import PostgresServer, running_server
 
-from geopatch.engines import Entries, as_filter, embedded
+from geopatch.engines import Entries, as_filter, embedded, embedded_tokens
 from geopatch.engines.entry import PLACE_FIELDS
 from geopatch.engines.filters import field_names
 from geopatch.errors import NotFoundError
@@ -101,6 +111,11 @@ class Workload(RuleBasedStateMachine):
         everyone = entries_joined(list(self.held.values()))
         assert agrees(expected, naive_shortlist(everyone, query[0], k, naive))
         assert self.tested.count(where) == self.truth.count(where)
+        asked = entries_of(["query"], seed)
+        by_tokens = self.truth.token_shortlist(asked.tokens, asked.valid, k, where)[0]
+        near = self.tested.token_shortlist(asked.tokens, asked.valid, k, where)[0]
+        assert agrees(near, [*zip(by_tokens.ids, by_tokens.scores, strict=True)])
+        assert agrees(by_tokens, naive_token_shortlist(everyone, asked.tokens[0], asked.valid[0], k, naive))
 
     def refused(self, where: dict[str, Any]) -> bool:
         """Whether both galleries refuse a filter, as they should where it names a field that no entry has."""
@@ -171,6 +186,7 @@ def test_the_embedded_engine_agrees_with_the_exact_one(tmp_path: Path) -> None:
 def test_an_indexed_gallery_agrees_with_the_exact_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The index in use from the first entry on, and its filters by search instead of by comparing."""
     monkeypatch.setattr(embedded, "INDEX_FROM", 1)
+    monkeypatch.setattr(embedded_tokens, "INDEX_FROM", 1)
     monkeypatch.setattr(embedded, "LARGEST_LIMIT", 8)
     monkeypatch.setattr(embedded, "ROOM_AT_LEAST", 0)
     run(Ground("embedded", tmp_path), examples=6, steps=12)

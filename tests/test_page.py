@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page, Request, Route
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+PATHS = "nodes => nodes.map(node => node.getAttribute('d'))"  # of ribbons
 PHONE = {"width": 390, "height": 844}
 
 
@@ -186,6 +188,16 @@ def test_drop_mark_search_switch_explain_and_reopen(page: Page, server: Server, 
     assert "Why hit 2" in again.inner_text("#match-title")
     assert again.is_checked("#scorers input[value=maxsim]")
     assert "beat" in again.inner_text("#query-summary")
+
+    page.click("#scorers label:has-text('fused-aligned')")
+    until(page, "location.hash.includes('scorer=fused-aligned')")
+    hits(page)
+    page.locator("#hits .hit").nth(1).click()
+    page.wait_for_selector("#match .figure")
+    until(page, "document.querySelector('#match').innerText.includes('in the order of time')")
+    corners = [re.findall(r"[\d.]+", shape) for shape in page.locator("#match .ribbon").evaluate_all(PATHS)]
+    spans = sorted((float(corner[0]), float(corner[-2])) for corner in corners)  # along the query
+    assert all(one[1] == pytest.approx(other[0], abs=0.01) for one, other in itertools.pairwise(spans))
 
 
 def test_pick_a_record_and_filter(page: Page, server: Server) -> None:

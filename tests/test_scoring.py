@@ -189,7 +189,9 @@ def test_reranking_does_not_edit_its_input() -> None:
 
 def test_another_scorer_is_refused() -> None:
     query, valid = tokens_of(4)
-    with pytest.raises(ConfigError, match="scorer must be one of cosine, maxsim, fused, bridge, got 'dtw'"):
+    with pytest.raises(
+        ConfigError, match="scorer must be one of cosine, maxsim, fused, bridge, aligned, fused-aligned, got 'dtw'"
+    ):
         rerank(torch.zeros(1, 1), query, valid, query, valid, "dtw", 5)
 
 
@@ -230,6 +232,8 @@ def test_the_shortlist_kernel_equals_torch_and_its_twin(
                 "maxsim": naive.maxsim(*parts),
                 "fused": cosine[n].item() + naive.symmetric_maxsim(*parts),
                 "bridge": naive.bridge(*parts, SHARPNESS),
+                "aligned": naive.aligned(*parts),
+                "fused-aligned": cosine[n].item() + naive.aligned(*parts),
             }[scorer]
             assert found[n] == pytest.approx(expected, abs=2e-6)
 

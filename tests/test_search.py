@@ -328,8 +328,15 @@ def test_an_id_that_is_not_there_is_not_found(gallery: Gallery) -> None:
     ("asked", "expected"),
     [
         ({"k": 0}, "k must be at least 1"),
-        ({"scorer": "best"}, "scorer must be one of cosine, maxsim, fused, bridge, dtw, got 'best'"),
+        (
+            {"scorer": "best"},
+            "one of cosine, maxsim, fused, bridge, dtw, aligned, fused-aligned, got 'best'",
+        ),
         ({"shortlist": 3}, "shortlist must be at least k = 10, got 3"),
+        ({"shortlist": 0}, "shortlist must be a number from 1 on, tokens, or .* such as tokens:200, got 0"),
+        ({"shortlist": "vectors"}, "shortlist must be a number from 1 on, tokens, .*, got vectors"),
+        ({"shortlist": "tokens:"}, "shortlist must be a number from 1 on, tokens, .*, got tokens:"),
+        ({"shortlist": "tokens:9"}, "shortlist must be at least k = 10, got tokens:9"),
         ({"min_gap_s": -1.0}, "min_gap_s must be at least 0"),
         ({"min_score": float("nan")}, "min_score must be a number"),
         ({"band": -0.1}, "band must be at least 0"),
@@ -376,7 +383,7 @@ def test_a_cosine_certificate_is_about_all_candidates(gallery: Gallery) -> None:
         assert sure.covers.startswith("the hit stays among the 6 best by cosine while")
 
 
-@pytest.mark.parametrize("scorer", ["maxsim", "fused", "bridge"])
+@pytest.mark.parametrize("scorer", ["maxsim", "fused", "bridge", "aligned", "fused-aligned"])
 def test_a_reranked_hit_is_certified_for_what_was_compared(gallery: Gallery, scorer: str) -> None:
     part = gallery.search("w3", 4, scorer=scorer, shortlist=20, certify=True)
     assert all(hit.certificate is not None and hit.certificate.R == 20 for hit in part)
@@ -387,6 +394,29 @@ def test_a_reranked_hit_is_certified_for_what_was_compared(gallery: Gallery, sco
         assert hit.certificate.R == 5
         assert "embeddings and tokens" in hit.certificate.covers
     assert whole[0].certificate.margin > whole[3].certificate.margin > 0  # type: ignore[union-attr, operator]
+
+
+@pytest.mark.parametrize("scorer", ["cosine", "fused", "aligned"])
+def test_a_shortlist_from_tokens_is_certified_where_it_holds_all(gallery: Gallery, scorer: str) -> None:
+    part = gallery.search("w3", 4, scorer=scorer, shortlist="tokens:20", certify=True)
+    for hit in part:
+        assert hit.certificate is not None
+        assert hit.certificate.radius is None
+        assert "the shortlist comes from tokens" in hit.certificate.covers
+    whole = gallery.search("w3", 5, scorer=scorer, shortlist="tokens:200", certify=True)
+    expected = gallery.search("w3", 5, scorer=scorer, shortlist=200, certify=True)
+    assert [(hit.id, hit.certificate) for hit in whole] == [(hit.id, hit.certificate) for hit in expected]
+
+
+def test_a_shortlist_from_tokens_leaves_out_what_filter_and_protocol_do(gallery: Gallery) -> None:
+    options: dict[str, Any] = {"where": "even == true and place >= 20", "protocol": "strict-cross-record"}
+    hits = gallery.search("w7", 10, shortlist="tokens:10", **options)
+    allowed = {hit.id for hit in gallery.search("w7", 89, **options)}
+    assert len(hits) == 10
+    assert {hit.id for hit in hits} <= allowed
+    assert "w7" not in {hit.id for hit in gallery.search("w7", 50, shortlist="tokens")}
+    some = SearchOptions(shortlist="tokens:60")
+    assert (some.by_tokens, some.depth, SearchOptions(70, shortlist="tokens").depth) == (True, 60, 70)
 
 
 def test_where_nothing_is_sure_nothing_is_said(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:

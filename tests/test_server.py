@@ -84,7 +84,7 @@ def test_every_preset_is_served(preset: str, tmp_path: Path) -> None:
         assert searched(client, query={"signal": {"values": values}}, k=1)["hits"][0]["id"] == "119@3s"
 
 
-@pytest.mark.parametrize("scorer", ["cosine", "maxsim", "fused", "bridge", "dtw"])
+@pytest.mark.parametrize("scorer", ["cosine", "maxsim", "fused", "bridge", "dtw", "aligned", "fused-aligned"])
 def test_a_stored_window_finds_what_the_gallery_finds(client: TestClient, gallery: Gallery, scorer: str) -> None:
     told = searched(client, query={"id": "119@3s"}, k=5, scorer=scorer, protocol="strict-cross-record", certify=True)
     expected = gallery.search("119@3s", 5, scorer=scorer, protocol="strict-cross-record", certify=True)
@@ -92,6 +92,20 @@ def test_a_stored_window_finds_what_the_gallery_finds(client: TestClient, galler
     for hit, one in zip(told["hits"], expected, strict=True):
         assert one.certificate is not None
         assert hit["certificate"]["covers"] == one.certificate.covers
+
+
+@pytest.mark.parametrize("shortlist", ["tokens", "tokens:12", 12])
+def test_the_shortlist_is_an_option(client: TestClient, gallery: Gallery, shortlist: str | int) -> None:
+    answer = searched(client, query={"id": "119@3s"}, k=5, scorer="aligned", shortlist=shortlist, explain=True)
+    expected = gallery.search("119@3s", 5, scorer="aligned", shortlist=shortlist)
+    assert plain(answer["hits"]) == [(hit.id, round(hit.score, 4)) for hit in expected]
+    assert all(hit["explanation"]["ordered"] for hit in answer["hits"])
+
+
+def test_the_page_starts_with_the_default_scorer(client: TestClient) -> None:
+    info = client.get("/api/info").json()
+    assert info["default_scorer"] == SearchOptions().scorer
+    assert info["default_scorer"] in info["scorers"]
 
 
 def test_a_part_of_a_record_and_a_filter(client: TestClient, gallery: Gallery) -> None:
@@ -206,6 +220,10 @@ def test_records_to_pick_from(client: TestClient, gallery: Gallery) -> None:
         ({"query": {"id": "119@3s"}, "scorer": "best"}, 422, "scorer must be one of"),
         ({"query": {"id": "119@3s"}, "protocol": "loose"}, 422, "protocol must be one of"),
         ({"query": {"id": "119@3s"}, "k": 0}, 422, "k: Input should be greater"),
+        ({"query": {"id": "119@3s"}, "shortlist": 0}, 422, "shortlist"),
+        ({"query": {"id": "119@3s"}, "shortlist": 1001}, 422, "shortlist"),
+        ({"query": {"id": "119@3s"}, "shortlist": "tokens:1001"}, 422, "shortlist"),
+        ({"query": {"id": "119@3s"}, "shortlist": "vectors"}, 422, "shortlist"),
         ({"query": {"id": "119@3s"}, "scorrer": "dtw"}, 422, "scorrer: Extra inputs"),
         ({"query": {"id": "119@3s"}, "where": "beat = 'V'"}, 422, "cannot read the filter"),
         ({"query": {"id": "119@3s"}, "where": {"beat": {"~": 1}}}, 422, "expected one of =="),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import naive
 import numpy as np
 import pytest
 
@@ -88,6 +89,7 @@ def test_scores_of_all_pairs_equal_those_of_each_pair() -> None:
     for q in range(9):
         for c in range(9):
             kept = (encoding.tokens[q][encoding.valid[q]], encoding.tokens[c][encoding.valid[c]])
+            everything = [np.ones(len(side), dtype=bool) for side in kept]
             similarity = kept[0] @ kept[1].T
             cosine, maxsim = float(encoding.embedding[q] @ encoding.embedding[c]), similarity.max(1).mean()
             expected = {
@@ -95,8 +97,10 @@ def test_scores_of_all_pairs_equal_those_of_each_pair() -> None:
                 "maxsim": maxsim,
                 "fused": cosine + (maxsim + similarity.max(0).mean()) / 2,
                 "bridge": (np.log(np.exp(SHARPNESS * similarity).mean(1)) / SHARPNESS).mean(),
+                "aligned": naive.aligned(kept[0], everything[0], kept[1], everything[1]),
                 "strongest": similarity.max(),
             }
+            expected["fused-aligned"] = cosine + expected["aligned"]
             assert {name: float(values[q, c]) for name, values in scores.items()} == pytest.approx(expected, abs=1e-5)
 
 
@@ -125,7 +129,7 @@ def test_findings_of_every_scorer_and_protocol() -> None:
     preferred = preference_findings(found, found)
     assert sum(one.topic == "preference" for one in preferred) == 2 * len(PREFERRING)
     measured = protocol_findings(found, found)
-    assert len(measured) == 5 * 4
+    assert len(measured) == 5 * 6
     assert all(0 <= one.values["recall@1"] <= 1 for one in measured)
     assert set(best_scorers(measured)) == {str(one.setting["protocol"]) for one in measured}
 

@@ -24,6 +24,7 @@ from geopatch_lab.study.compare import average_ranks, bootstrap, critical_differ
 from geopatch_lab.study.cost import Cost, Growth, growths, mflop, read_cost, write_cost
 from geopatch_lab.study.figures import draw_all
 from geopatch_lab.study.jobs import POOL_METHODS
+from geopatch_lab.study.leads import lead_table
 from geopatch_lab.study.report import main, page, write_report
 from geopatch_lab.study.row_file import compact, write_rows
 from geopatch_lab.study.scores import Condition, StudyScores, amplitude_of, method_of
@@ -417,3 +418,12 @@ def test_the_page_in_the_docs_is_made_from_the_committed_rows() -> None:
     cost, stability = read_cost(results / "study-cost.json"), read_stability(results / "stability.jsonl")
     made = page(read_rows(results / rows), cost, {}, drawn, "figures", stability=stability)
     assert made == (docs / "RESULTS.md").read_text(encoding="utf-8")
+
+
+def test_the_lead_is_over_the_best_baseline_and_bold_where_it_is_none() -> None:
+    rivals = [rival("nsrdb", "ts2vec", 0.75), rival("nsrdb", "euclidean", 0.25)]
+    ours = replace(row("nsrdb", "default", 0.5), scorer="fused")
+    table = lead_table(StudyScores.of([ours, *rivals])).splitlines()
+    assert table[2].startswith("| R@1, clean | **-25.0 (ts2vec)** | - |")
+    better = lead_table(StudyScores.of([replace(ours, scores={**ours.scores, "recall@1": 0.875}), *rivals]))
+    assert better.splitlines()[2].startswith("| R@1, clean | +12.5 (ts2vec) | - |")

@@ -20,6 +20,7 @@ __all__ = [
     "Signal",
     "TrainConfig",
     "__version__",
+    "index",
     "read",
 ]
 
@@ -32,6 +33,7 @@ _HOMES = {
     "ModelConfig": "geopatch.config",
     "Signal": "geopatch.signal",
     "TrainConfig": "geopatch.config",
+    "index": "geopatch.indexing",
     "read": "geopatch.data",
 }
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from geopatch.errors import GeoPatchError
     from geopatch.estimator import GeoPatch
     from geopatch.gallery import Gallery
+    from geopatch.indexing import index
     from geopatch.signal import Signal
 else:  # hidden from type checkers, which would take any name at all for granted
 

@@ -20,6 +20,7 @@ DESCRIPTORS: dict[str, int] = {  # name -> columns it takes
     "global": 2,
 }
 DISTORTIONS = ("speed", "crop", "shift", "gain", "noise", "wander", "drop")  # what views can make harmless
+SOUND_DISTORTIONS = ("tract",)  # and what they can where channels are neighbouring bands of a spectrum
 HALVES = ("kernels", "learned")
 KERNELS = (3, 7, 15, 31)  # samples each convolution of the context stem spans
 MIN_STEPS = 1200
@@ -66,7 +67,12 @@ class PatchConfig:
     patch_length : int, default=16
         Samples in a patch.
     max_patches : int, default=16
-        Patches in a window, at most.
+        Patches in a window, at most; see `patch_budget`.
+    patch_budget : int, default=64
+        What `max_patches` grows to where the training windows are long: beyond 1024 samples, or for sound beyond two
+        thirds of a second, in proportion to their median length.
+    patch_count : int, optional
+        What it has grown to, where it has; `fit` sets it.
     stride : int, optional
         Samples between the starts of two patches; by default patches are spread over the window.
     boundaries : {"fixed", "adaptive", "random"}, default="fixed"
@@ -80,7 +86,9 @@ class PatchConfig:
     """
 
     patch_length: int = setting(16, "Samples in a patch.", low=3)
-    max_patches: int = setting(16, "Patches in a window, at most.", low=1)
+    max_patches: int = setting(16, "Patches in a window, at most; more where windows are long.", low=1)
+    patch_budget: int = setting(64, "What --max-patches grows to where windows are long.", low=1)
+    patch_count: int | None = setting(None, "Patches in a window, at most; taken from the data.", low=1)
     stride: int | None = setting(None, "Samples between two patches; by default spread over the window.", low=1)
     boundaries: str = setting("fixed", "Where patches lie.", choices=("fixed", "adaptive", "random"))
     descriptors: tuple[str, ...] = setting(
@@ -95,6 +103,29 @@ class PatchConfig:
         object.__setattr__(self, "descriptors", tuple(self.descriptors))
         check_settings(self)
 
+    @property
+    def patches(self) -> int:
+        """Patches in a window, at most: the tokens that a gallery keeps of it."""
+        return self.max_patches if self.patch_count is None else self.patch_count
+
+    def patches_for(self, length: float, unit: float) -> int:
+        """What `patch_count` is for windows of a median length, where `max_patches` are for `unit` samples.
+
+        Parameters
+        ----------
+        length : float
+            Median length of the training windows, in samples.
+        unit : float
+            Up to so many samples `max_patches` do.
+
+        Returns
+        -------
+        int
+            At least `max_patches` and, where that is more, at most `patch_budget`.
+        """
+        grown = math.ceil(self.max_patches * max(length / unit, 1.0))
+        return max(min(grown, self.patch_budget), self.max_patches)
+
 
 @dataclass(frozen=True)
 class ModelConfig(PatchConfig):
@@ -105,7 +136,12 @@ class ModelConfig(PatchConfig):
     patch_length : int, default=16
         Samples in a patch.
     max_patches : int, default=16
-        Patches in a window, at most.
+        Patches in a window, at most; see `patch_budget`.
+    patch_budget : int, default=64
+        What `max_patches` grows to where the training windows are long: beyond 1024 samples, or for sound beyond two
+        thirds of a second, in proportion to their median length.
+    patch_count : int, optional
+        What it has grown to, where it has; `fit` sets it.
     stride : int, optional
         Samples between the starts of two patches; by default patches are spread over the window.
     boundaries : {"fixed", "adaptive", "random"}, default="fixed"
@@ -125,6 +161,9 @@ class ModelConfig(PatchConfig):
         than five times as many windows leans on. 0 leaves it out.
     channels : int, default=1
         Channels of a signal; `fit` takes the number from the training signals.
+    bands : bool, default=False
+        Whether the channels are neighbouring bands of a spectrum: then fixed kernels read neighbouring channels
+        together, and their tokens are means of groups of bands. `fit` takes it from the names of the channels.
     length : int, default=256
         Samples that windows are resampled to for the fixed kernels; `fit` takes the median of the training signals.
     amplitude : {"keep", "zscore", "both"}, default="keep"
@@ -169,6 +208,7 @@ class ModelConfig(PatchConfig):
     kernel_share: float = setting(0.4, "What fixed kernels count for in the cosine of both halves.", low=0, high=1)
     prior_windows: float = setting(2.0, "Windows that the prior of the fixed kernels counts for.", low=0)
     channels: int = setting(1, "Channels of a signal; taken from the data.", low=1)
+    bands: bool = setting(False, "Channels are neighbouring bands of a spectrum; taken from their names.")
     length: int = setting(256, "Samples windows are resampled to for the fixed kernels; from the data.", low=9)
     amplitude: str = setting(
         "keep",
@@ -296,7 +336,8 @@ class TrainConfig:
     robust_to : tuple of str, default=all of them
         Distortions that a search should not mind; each view has one of them or none: "speed" (six random speeds),
         "crop" (a part stretched to the whole, or the whole squeezed), "shift", "gain", "noise", "wander" (of the
-        baseline) and "drop" (a span bridged by a line).
+        baseline) and "drop" (a span bridged by a line). Where channels are bands of a spectrum all of them have
+        "tract" besides: the bands of a longer or shorter vocal tract.
     span_mask : float, default=0.0
         Share of each view that is hidden, as one span: with a reconstruction, the masked-patch pretext task.
     validation : float, default=0.1
@@ -333,7 +374,9 @@ class TrainConfig:
     amplitude: float = setting(0.1, "Spread of the gain of a view.", low=0)
     noise: float = setting(0.03, "White noise of a view, in units of the training spread.", low=0)
     robust_to: tuple[str, ...] = setting(
-        DISTORTIONS, "Distortions that a search should not mind; each view has one or none.", choices=DISTORTIONS
+        DISTORTIONS,
+        "Distortions that a search should not mind; each view has one or none.",
+        choices=(*DISTORTIONS, *SOUND_DISTORTIONS),
     )
     span_mask: float = setting(0.0, "Share of each view that is hidden, as one span.", low=0, high=0.9)
     validation: float = setting(

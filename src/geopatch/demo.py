@@ -14,10 +14,12 @@ from geopatch import plot
 from geopatch.data.collection import Collection
 from geopatch.data.recording import WindowConfig
 from geopatch.data.sample import basic_motions, ecg_windows, mitdb_minutes
+from geopatch.errors import DataError
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate.retrieval import Trained, evaluate, train
 from geopatch.evaluate.rows import Row
 from geopatch.gallery import Gallery
+from geopatch.scoring import DEFAULT_SCORER
 from geopatch.search import Hit
 from geopatch.signal import Signal
 from geopatch.warp import warped
@@ -26,7 +28,7 @@ STEPS = 100  # enough to see it work in a minute or two; a real training takes 1
 FIT_S = 120.0  # of each recording's three minutes, those before this are fitted on
 QUERY_RECORD, QUERY_BEAT = "119", "V"
 OPENS_ON = "#record=119&start=130.2&stop=132.2&scorer=fused&protocol=strict-cross-record"  # a ventricular beat
-RATE_HZ, SCORERS = 128.0, ("fused",)
+RATE_HZ, SCORERS = 128.0, (DEFAULT_SCORER,)
 PROTOCOL, MIN_GAP_S, SHOWN = "strict-cross-record", 2.0, 6
 TITLE = "A ventricular beat of patient {} at another tempo, and the nearest windows of the other patients"
 
@@ -62,6 +64,22 @@ def search(out: Path, say: Say, *, device: str = "auto") -> Demo:
     seconds = time.perf_counter() - started
     draw(recorded, hits, figures)
     return Demo(hits, seconds, gallery, figures, _summary(hits), _again(gallery, recorded))
+
+
+def write_recordings(folder: Path) -> list[Path]:
+    """The built-in ECG as CSV files with a column of seconds, to try `geopatch index` on."""
+    if folder.exists():
+        raise DataError(f"{folder} is there already; choose another folder")
+    folder.mkdir(parents=True)
+    paths = []
+    for recording in mitdb_minutes():
+        signal = recording.signal
+        seconds = np.arange(signal.length) / signal.clock_hz
+        head = ["time_s", *(f"{lead} (mV)" for lead in signal.channels or ())]
+        paths.append(folder / f"{recording.subject}.csv")
+        columns, formats = np.column_stack([seconds, signal.values]), ["%.4f", *["%.3f"] * signal.values.shape[1]]
+        np.savetxt(paths[-1], columns, formats, delimiter=",", header=",".join(head), comments="")
+    return paths
 
 
 def samples() -> tuple[tuple[Collection, Collection], ...]:

@@ -21,7 +21,7 @@ from geopatch.errors import ConfigError, at_least, one_of
 from geopatch.kernels.fitting import from_prior
 from geopatch.model.checkpoint import Card, PackedCheckpoint, load_checkpoint, load_moments, save_checkpoint
 from geopatch.model.encoder import Encoder
-from geopatch.parameters import changed_config, checked_card, device_of, seed_of
+from geopatch.parameters import changed_config, checked_card, device_of, seed_of, views_for
 from geopatch.progress import counting_bar, training_bar
 from geopatch.signal import LazySignals
 from geopatch.train.closed_form import fit_kernels
@@ -32,6 +32,7 @@ from geopatch.training_set import TrainingSet, check_rate, signals_of
 PRETRAINED = ("general",)
 MODEL_PARAMETERS = ("amplitude", "patch_length", "max_patches", "width", "embedding", "layers", "dropout")
 TRAIN_PARAMETERS = ("max_steps", "batch_size", "learning_rate", "temperature", "warp", "noise", "robust_to")
+FROM_DATA: dict[str, Any] = {"channels": 1, "length": ModelConfig.length, "patch_count": None, "bands": False}
 LEARNED_ONLY = ("layers", "dropout", "max_steps", "batch_size", "learning_rate", "temperature")
 
 
@@ -189,7 +190,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.progress = progress
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any = None, *, resume: str | Path | None = None) -> GeoPatch:
+    def fit(self, X: Any, y: Any = None, groups: Any = None, *, resume: str | Path | None = None) -> GeoPatch:
         """Fit the encoder: fixed kernels in closed form, and by gradients the half that is trained.
 
         Parameters
@@ -199,6 +200,9 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             NaN means not measured. Named channels are brought into the order of the first signal.
         y : array of shape (N,), optional
             Labels: windows of one label are drawn together; without labels, the views of each window.
+        groups : array of shape (N,), optional
+            The speaker, patient or device of each window. With labels, what is kept of level and scale is then chosen
+            by searches for windows of groups that were left out, unless `amplitude` is set.
         resume : str or Path, optional
             File that keeps the state of an interrupted training until the model is saved.
 
@@ -221,12 +225,18 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         device = device_of(self.device)
         self._check_used(model)
         check_reconstruction(model, train)
-        data = TrainingSet.of(X, y, clock=model.geometry_source == "clock", lazy=not model.is_trained)
+        data = TrainingSet.of(X, y, groups, clock=model.geometry_source == "clock", lazy=not model.is_trained)
         if model.channels not in (1, data.windows.channels):
             raise ConfigError(
                 f"model has channels={model.channels}, the signals have {data.windows.channels}; leave it out"
             )
+        model = data.adapted(model)
+        train = views_for(train, model)
         labels = None if data.labels is None else torch.from_numpy(data.labels)
+        choices: dict[str, Any] = {}
+        if self.amplitude is None and data.has_choice(model):
+            with self._count("level and scale") as count:
+                model, choices = data.chosen_amplitude(model, train, seed=seed, device=device, report=count)
         scores: dict[str, Any] = {}
         team, history = None, []
         if model.is_trained:
@@ -245,7 +255,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                     encoder, data.windows, labels, train, seed=seed, device=device, report=count
                 )
         settings = {**dataclasses.asdict(train), "seed": seed}
-        self.card_ = Card(settings, data.description(), scores, history=history)
+        self.card_ = Card(settings, data.description(), scores, history=history, choices=choices)
         self.encoder_: Encoder = encoder
         self.classes_ = data.classes
         self.leads_ = team is None or team.leads  # of several processes, the one that should save
@@ -291,7 +301,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 encoder,
                 data.windows,
                 None,
-                self.train_config,
+                views_for(self.train_config, encoder.config),
                 seed=self.seed_,
                 device=device_of(self.device),
                 state=self.kernel_fit_,
@@ -413,7 +423,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         encoder, card = load_checkpoint(folder)
         card, train = checked_card(card, folder)
-        model = dataclasses.replace(encoder.config, channels=1, length=ModelConfig.length)
+        model = dataclasses.replace(encoder.config, **FROM_DATA)
         loaded = cls(model=model, train=train, random_state=card.train["seed"], device=device)
         loaded.encoder_, loaded.card_, loaded.leads_, loaded.resume_ = encoder, card, True, None
         loaded.kernel_fit_ = None if isinstance(folder, PackedCheckpoint) else load_moments(folder)
@@ -562,8 +572,8 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 callbacks=[*self.callbacks, *([] if report is None else [report])],
             )
 
-    def _count(self) -> AbstractContextManager[Callable[[int], None] | None]:
-        return counting_bar("fixed kernels") if self.progress else nullcontext(None)
+    def _count(self, what: str = "fixed kernels") -> AbstractContextManager[Callable[[int], None] | None]:
+        return counting_bar(what) if self.progress else nullcontext(None)
 
     def _report(self) -> AbstractContextManager[Callback | None]:
         return training_bar("training") if self.progress else nullcontext(None)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from sklearn.utils import check_random_state
 
-from geopatch.config import ModelConfig, TrainConfig
+from geopatch.config import DISTORTIONS, SOUND_DISTORTIONS, ModelConfig, TrainConfig
 from geopatch.errors import CheckpointError, ConfigError, GeoPatchError
 from geopatch.model.checkpoint import Card, PackedCheckpoint
 
@@ -28,6 +28,13 @@ def changed_config(config: Config, where: str, changes: dict[str, Any]) -> Confi
     for name in changes.keys() & own.keys():
         raise ConfigError(f"{name}={changes[name]!r} and {where}.{name}={own[name]!r} are both given; give one of them")
     return kind(**own, **changes)
+
+
+def views_for(train: TrainConfig, model: ModelConfig) -> TrainConfig:
+    """The settings with the views of sound among "all of them", where channels are bands of a spectrum."""
+    if not model.bands or train.robust_to != DISTORTIONS:
+        return train
+    return dataclasses.replace(train, robust_to=(*DISTORTIONS, *SOUND_DISTORTIONS))
 
 
 def seed_of(random_state: Any) -> int:

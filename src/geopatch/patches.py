@@ -173,7 +173,7 @@ def patchify(windows: WindowBatch, config: PatchConfig) -> PatchBatch:
         raise SignalError("geometry_source is 'clock' but these windows carry no clock; give anchors or use 'values'")
     source = windows.clock[..., None] if clock and windows.clock is not None else windows.values
     moves = motion(source, windows.lengths)
-    size = (config.patch_length, config.max_patches)
+    size = (config.patch_length, config.patches)
     if config.boundaries == "adaptive":
         scaffold = adaptive_scaffold(moves.curvature, windows.lengths, *size)
     elif config.boundaries == "random":
@@ -189,9 +189,9 @@ def patchify(windows: WindowBatch, config: PatchConfig) -> PatchBatch:
 
 def bare_patches(windows: WindowBatch, config: PatchConfig) -> PatchBatch:
     """Windows with the scaffold alone, for an encoder that looks at no patch and at no geometry."""
-    size = (config.patch_length, config.max_patches)
+    size = (config.patch_length, config.patches)
     scaffold = fixed_scaffold(windows.lengths, *size, stride=config.stride)
-    nothing = windows.values.new_zeros(len(windows), config.max_patches, 0)
+    nothing = windows.values.new_zeros(len(windows), config.patches, 0)
     return PatchBatch(windows, scaffold, nothing[..., None], Geometry(nothing, nothing))
 
 

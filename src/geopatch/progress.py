@@ -48,6 +48,42 @@ def counting_bar(title: str) -> Iterator[Callable[[int], None]]:
         yield report
 
 
+class IndexingBar:
+    """What is said while files are taken, and how far that is."""
+
+    def __init__(self, say: Callable[[str], None], update: Callable[[float, int], None]) -> None:
+        self.say, self.update = say, update  # lines; the share that is done, and windows so far
+
+
+@contextmanager
+def indexing_bar(*, quiet: bool = False) -> Iterator[IndexingBar]:
+    """Lines on stderr, and below them a bar from the first update on; on a plain stream a line now and then."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    if quiet:
+        yield IndexingBar(lambda text: None, lambda share, windows: None)
+        return
+    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    shown = TextColumn("{task.description}: {task.fields[windows]} windows")
+    columns = (shown, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=console, disable=not console.is_terminal, transient=True, auto_refresh=False) as bar:
+        tasks: list[TaskID] = []
+        printed = 0
+
+        def update(share: float, windows: int) -> None:
+            nonlocal printed
+            if not tasks:
+                tasks.append(bar.add_task("encoding", total=1.0, windows=0))
+            bar.update(tasks[0], completed=share, windows=windows, refresh=True)
+            if not console.is_terminal and int(share * LINES) > printed:
+                printed = int(share * LINES)
+                console.print(f"encoding: {share:.0%}, {windows} windows")
+
+        yield IndexingBar(console.print, update)
+
+
 @contextmanager
 def _bar(title: str, console: Console) -> Iterator[Report]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

@@ -7,20 +7,19 @@ Similarities have the axes (..., I, N, J): I tokens of a query, N candidates, J 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, nan
-from typing import Any, TypeAlias
 
+from geopatch.aligned import aligned, aligned_parts
 from geopatch.dtw import WEIGHT, dtw_path, mean_distance
 from geopatch.errors import ConfigError, one_of
+from geopatch.namespace import Array, is_numpy, largest, like, namespace
 
 SHORTLIST = 50
 SHARPNESS = 10.0
-DEFAULT_SCORERS = ("fused", "cosine")  # of an evaluation
-
-Array: TypeAlias = Any  # a numpy array or a torch tensor; what comes out is what went in
+DEFAULT_SCORER = "fused"  # of a search
+DEFAULT_SCORERS = (DEFAULT_SCORER, "cosine")  # of an evaluation
 
 
 def similarities(query: Array, query_valid: Array, tokens: Array, valid: Array) -> Array:
@@ -37,26 +36,26 @@ def similarities(query: Array, query_valid: Array, tokens: Array, valid: Array) 
         return cosine.reshape(len(known), count, patches)
     cosine = query @ flat
     both = query_valid[..., :, None, None] & valid[..., None, :, :]
-    return _namespace(cosine).where(both, cosine.reshape(*cosine.shape[:-1], count, patches), -inf)
+    return namespace(cosine).where(both, cosine.reshape(*cosine.shape[:-1], count, patches), -inf)
 
 
 def best_of_candidate(similarity: Array) -> Array:
     """The best candidate token for each query token (..., I, N)."""
-    return _max(_leading(similarity), 0)
+    return largest(_leading(similarity), 0)
 
 
 def soft_best_of_candidate(similarity: Array, sharpness: float = SHARPNESS) -> Array:
     """log(mean(exp(b s))) / b over the candidate's tokens, for each query token (..., I, N)."""
-    xp = _namespace(similarity)
+    xp = namespace(similarity)
     turned = _leading(similarity)  # (J, ..., I, N)
-    level, valid = _max(turned, 0), turned > -inf
+    level, valid = largest(turned, 0), turned > -inf
     if valid.all():
         return level + xp.log(xp.exp(sharpness * (turned - level)).mean(0)) / sharpness
     known, count = level > -inf, valid.sum(0)
     level = xp.where(known, level, 0.0)
     total = xp.exp(sharpness * (turned - level)).sum(0)
     smooth = level + xp.log(xp.where(known, total, 1.0) / (count + ~known)) / sharpness  # no division by 0
-    return _like(xp.where(known, smooth, -inf), similarity)
+    return like(xp.where(known, smooth, -inf), similarity)
 
 
 def mean_known(best: Array, axis: int) -> Array:
@@ -64,9 +63,9 @@ def mean_known(best: Array, axis: int) -> Array:
     valid = best > -inf
     if valid.all():
         return best.mean(axis)
-    xp, known = _namespace(best), valid.any(axis)
+    xp, known = namespace(best), valid.any(axis)
     mean = xp.where(valid, best, 0.0).sum(axis) / (valid.sum(axis) + ~known)  # no division by 0
-    return _like(xp.where(known, mean, -inf), best)
+    return like(xp.where(known, mean, -inf), best)
 
 
 def maxsim(similarity: Array) -> Array:
@@ -76,7 +75,7 @@ def maxsim(similarity: Array) -> Array:
 
 def symmetric_maxsim(similarity: Array) -> Array:
     """The mean of MaxSim in both directions."""
-    reverse = mean_known(_max(similarity, -3), -1)
+    reverse = mean_known(largest(similarity, -3), -1)
     return (maxsim(similarity) + reverse) / 2
 
 
@@ -95,7 +94,7 @@ def maxsim_parts(pair: Array) -> Array:
 
 def symmetric_parts(pair: Array) -> Array:
     """The same of MaxSim in both directions."""
-    xp = _namespace(pair)
+    xp = namespace(pair)
     forward, reverse = maxsim_parts(pair) / 2, maxsim_parts(pair.T).T / 2
     both = xp.where(xp.isnan(forward), 0.0, forward) + xp.where(xp.isnan(reverse), 0.0, reverse)
     return xp.where(xp.isnan(forward) & xp.isnan(reverse), nan, both)
@@ -128,6 +127,8 @@ class Scorer:
     parts : callable, optional
         What each pair of valid tokens (I, J) adds to the token score, NaN for pairs that were not matched; by default
         that of MaxSim, as evidence beside the score.
+    ordered : bool, default=False
+        Whether these pairs are steps of one path, each later than the one before or as late.
     distance : callable, optional
         A distance of the values of query and candidate, (T, C) each, within a band; `weight` times it is subtracted.
     path : callable, optional
@@ -143,6 +144,7 @@ class Scorer:
     tokens: Callable[[Array], Array] | None = None
     adds_cosine: bool = False
     parts: Callable[[Array], Array] = maxsim_parts
+    ordered: bool = False
     distance: Callable[[Array, Array, float], float] | None = None
     path: Callable[[Array, Array, float], Array] | None = None
     weight: float = 0.0
@@ -265,6 +267,24 @@ for _scorer in (
         path=dtw_path,
         weight=WEIGHT,
     ),
+    Scorer(
+        "aligned",
+        "the score is the mean similarity along the best path through the patches of both in the order of time",
+        tokens=aligned,
+        parts=aligned_parts,
+        ordered=True,
+    ),
+    Scorer(
+        "fused-aligned",
+        "the score is the cosine of the embeddings plus the mean similarity along the best path through the patches of "
+        "both in the order of time",
+        lowest=-2.0,
+        steepness=2,
+        tokens=aligned,
+        adds_cosine=True,
+        parts=aligned_parts,
+        ordered=True,
+    ),
 ):
     register(_scorer)
 
@@ -280,37 +300,18 @@ def rerank(
     scores = SCORERS[scorer].score(top.values, query, query_valid, tokens[top.indices], valid[top.indices])
     above = scores - SCORERS[scorer].lowest + 1  # at least 1, the most a cosine can be
     kept = top.values > -inf
-    return cosine.scatter(1, top.indices, _namespace(cosine).where(kept, above, top.values))
+    return cosine.scatter(1, top.indices, namespace(cosine).where(kept, above, top.values))
 
 
 def _matched(pair: Array, value: Array) -> Array:
     """`value` (I,) over the number of query tokens, at the best candidate token of each; NaN elsewhere."""
     rows, columns = pair.shape
-    best = pair.argmax(1)[:, None] == _namespace(pair).arange(columns)[None]
-    return _namespace(pair).where(best, value[:, None] / rows, nan)
-
-
-def _max(array: Array, axis: int) -> Array:
-    return array.max(axis) if _is_numpy(array) else array.amax(axis)
+    best = pair.argmax(1)[:, None] == namespace(pair).arange(columns)[None]
+    return namespace(pair).where(best, value[:, None] / rows, nan)
 
 
 def _leading(array: Array) -> Array:
     """The last axis moved to the front; in numpy as a copy, because maxima down the first axis of contiguous data take
     a tenth of the time of maxima over 16 numbers at the end."""
     axes = (array.ndim - 1, *range(array.ndim - 1))
-    return array.transpose(axes).copy() if _is_numpy(array) else array.permute(axes)
-
-
-def _like(array: Array, other: Array) -> Array:
-    """As the type of number that the other has: numpy divides whole numbers into float64."""
-    return array.astype(other.dtype, copy=False) if _is_numpy(array) else array
-
-
-def _namespace(array: Array) -> Any:
-    """The module whose functions take this array: numpy, or torch, which then is loaded already."""
-    return sys.modules["numpy" if _is_numpy(array) else "torch"]
-
-
-def _is_numpy(array: Array) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(array, numpy.ndarray)
+    return array.transpose(axes).copy() if is_numpy(array) else array.permute(axes)

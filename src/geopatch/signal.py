@@ -278,15 +278,20 @@ class Signal:
         if not 0 <= start < stop <= self.length:
             raise SignalError(f"signal {self.id!r} has {self.length} samples, not the span {start}..{stop}")
         start_s = self.start_s + start / self.clock_hz
-        return replace(
-            self,
-            values=self.values[start:stop],
+        values = self.values[start:stop]
+        if np.isnan(values).all():
+            raise all_missing(f"{self.id}@{start_s:.10g}s")
+        part = object.__new__(type(self))  # what a checked signal holds need not be checked again
+        part.__dict__.update(
+            self.__dict__,
+            values=values,
             id=f"{self.id}@{start_s:.10g}s",
             record=self.record or self.id,
             start_s=start_s,
             anchors=None if self.anchors is None else anchors_around(self.anchors, start, stop),
             start_time=self.time_at(start),
         )
+        return part
 
     def time_at(self, sample: float) -> datetime | None:
         """Tell the wall-clock time of a sample.
@@ -348,6 +353,11 @@ def signal_row(signal: Signal) -> dict[str, object]:
     }
 
 
+def all_missing(id: str) -> SignalError:
+    """The error for a signal without any measured sample."""
+    return SignalError(f"signal {id!r} is all NaN; give at least one measured sample or leave the signal out")
+
+
 def _check(signal: Signal) -> None:
     values, id = signal.values, signal.id
     if values.ndim != 2 or 0 in values.shape:
@@ -359,7 +369,7 @@ def _check(signal: Signal) -> None:
             "infinity is no measurement: use NaN for what is missing"
         )
     if not finite:
-        raise SignalError(f"signal {id!r} is all NaN; give at least one measured sample or leave the signal out")
+        raise all_missing(id)
     if signal.rate_hz is not None and not signal.rate_hz > 0:
         raise SignalError(f"signal {id!r}: expected rate_hz > 0, got {signal.rate_hz}")
     if signal.channels and len(signal.channels) != values.shape[1]:

@@ -198,3 +198,9 @@ def _slash_order(texts: Sequence[str]) -> tuple[int, int, int]:
     if (first > 12) == (second > 12):
         raise SignalError("dates such as 1/2/2026 may start with the day or the month; write them as 2026-02-01")
     return (3, 1, 2) if second > 12 else (3, 2, 1)
+
+
+def time_text(moment: datetime) -> str:
+    """A wall-clock time for people, to the hundredth of a second; without a date where there is none."""
+    text = f"{moment:%H:%M:%S}.{moment.microsecond // 10_000:02d}" if moment.microsecond else f"{moment:%H:%M:%S}"
+    return text if moment.date() == NO_DATE.date() else f"{moment:%Y-%m-%d} {text}"

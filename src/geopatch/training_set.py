@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from geopatch.config import ModelConfig, TrainConfig
 from geopatch.errors import SignalError
 from geopatch.inputs import as_signals
 from geopatch.patches import LazyWindows, WindowBatch, stack
 from geopatch.signal import LazySignals, Signal
+from geopatch.train.amplitude import Report, choose_amplitude
 
+BANDS = "mel "  # what the names of neighbouring bands of a spectrum start with
+SERIES_UNIT = 1024  # samples that `max_patches` do for, the most that fixed kernels look at
+SOUND_UNIT_S = 2 / 3  # of sound: a patch is about as long as a sound of speech
 IN_MEMORY_BYTES = 2**30  # windows on disk that take more stay there while an encoder is trained on them
 
 
@@ -27,15 +33,41 @@ class TrainingSet:
     channels: tuple[str, ...]  # () where the signals have no channel names
     classes: npt.NDArray[Any] | None  # None without labels
     labels: npt.NDArray[np.int64] | None  # (N,) index into classes
+    groups: npt.NDArray[np.int64] | None = None  # (N,) the number of each window's speaker, patient or device
 
     @classmethod
-    def of(cls, X: Any, y: Any, *, clock: bool, lazy: bool = False) -> TrainingSet:
+    def of(cls, X: Any, y: Any, groups: Any = None, *, clock: bool, lazy: bool = False) -> TrainingSet:
         """From what `fit` takes; `clock` reads the anchors of the signals, `lazy` stacks windows when they are used."""
         signals = signals_of(X)
         classes, labels = _classes(y, len(signals))
         rate_hz = _common_rate(signals)
+        _, numbers = _classes(groups, len(signals), "group")
         signals, channels = _in_one_order(signals)
-        return cls(_windows(signals, clock=clock, lazy=lazy), rate_hz, channels, classes, labels)
+        return cls(_windows(signals, clock=clock, lazy=lazy), rate_hz, channels, classes, labels, numbers)
+
+    def adapted(self, model: ModelConfig) -> ModelConfig:
+        """The config with what the windows say: whether channels are bands, and the patches of windows so long."""
+        bands = bool(self.channels) and all(name.startswith(BANDS) for name in self.channels)
+        unit = SOUND_UNIT_S * self.rate_hz if bands and self.rate_hz else SERIES_UNIT
+        count = model.patches_for(float(self.windows.lengths.float().median()), unit)
+        return replace(model, bands=bands or model.bands, patch_count=count if count > model.max_patches else None)
+
+    def has_choice(self, model: ModelConfig) -> bool:
+        """Whether labels and groups can say what is to be kept of level and scale; of bands, none is left to keep."""
+        known = self.labels is not None and self.groups is not None
+        return known and model.amplitude == ModelConfig.amplitude and not model.bands
+
+    def chosen_amplitude(
+        self, model: ModelConfig, train: TrainConfig, *, seed: int, device: torch.device, report: Report | None
+    ) -> tuple[ModelConfig, dict[str, Any]]:
+        """The config with the treatment of amplitude that groups choose, and the evidence for the model card."""
+        assert self.labels is not None
+        assert self.groups is not None
+        numbers = torch.from_numpy(self.labels), torch.from_numpy(self.groups)
+        choice = choose_amplitude(self.windows, *numbers, model, train, seed=seed, device=device, report=report)
+        if choice is None:
+            return model, {}
+        return replace(model, amplitude=choice.chosen), {"amplitude": choice.as_dict()}
 
     def description(self) -> dict[str, Any]:
         """For the model card, as JSON has it."""
@@ -43,6 +75,7 @@ class TrainingSet:
             "windows": len(self.windows),
             "classes": 0 if self.classes is None else len(self.classes),
             "labels": None if self.classes is None else _plain(self.classes),
+            **({} if self.groups is None else {"groups": int(self.groups.max()) + 1}),
             "lengths": [int(self.windows.lengths.min()), int(self.windows.lengths.max())],
             "rate_hz": self.rate_hz,
             "channels": list(self.channels),
@@ -84,30 +117,32 @@ def check_rate(signals: Sequence[Signal], rate_hz: float | None) -> None:
             )
 
 
-def _classes(y: Any, count: int) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64] | None]:
-    """Classes in order and the index of each label among them."""
+def _classes(y: Any, count: int, what: str = "label") -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64] | None]:
+    """Classes in order and the index of each label among them; or groups."""
     if y is None:
         return None, None
-    labels = _column(y, count)
+    labels = _column(y, count, what)
     try:
         missing = any(label is None or label != label for label in labels.tolist())  # NaN is not itself
         classes, index = np.unique(labels, return_inverse=True)
     except TypeError as error:
         raise SignalError(
-            f"labels must be of one kind, text or numbers, and none missing ({error}); leave unlabelled signals out"
+            f"{what}s must be of one kind, text or numbers, and none missing ({error}); leave signals without one out"
         ) from error
     if missing or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
-        raise SignalError("labels contain NaN or inf, or are missing; leave those signals out, or fit without labels")
+        raise SignalError(
+            f"{what}s contain NaN or inf, or are missing; leave those signals out, or fit without {what}s"
+        )
     return classes, index.astype(np.int64)
 
 
-def _column(y: Any, count: int) -> npt.NDArray[Any]:
+def _column(y: Any, count: int, what: str) -> npt.NDArray[Any]:
     try:
         labels = np.asarray(y)
     except ValueError as error:
-        raise SignalError(f"expected one label for each of {count} signals, got lists of unequal lengths") from error
+        raise SignalError(f"expected one {what} for each of {count} signals, got lists of unequal lengths") from error
     if labels.shape not in ((count,), (count, 1)):
-        raise SignalError(f"expected one label for each of {count} signals, got labels of shape {labels.shape}")
+        raise SignalError(f"expected one {what} for each of {count} signals, got {what}s of shape {labels.shape}")
     return labels.reshape(count)
 
 

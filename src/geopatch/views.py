@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from geopatch.config import DISTORTIONS
+from geopatch.config import DISTORTIONS, SOUND_DISTORTIONS
 from geopatch.errors import one_of
 from geopatch.patches import WindowBatch
 
@@ -29,6 +29,7 @@ NOISE = 0.3
 WANDER = 0.6
 TURNS = (0.3, 2.3)  # of a wander within a window
 DROP = 0.15
+TRACT = 0.2  # largest logarithm of the factor by which bands are read higher or lower
 KNOWN_DROPS = 0.5  # how often a dropped span has confidence 0; otherwise the sensor itself bridged it
 
 
@@ -56,7 +57,7 @@ class Drawn:
 
     def __init__(self, windows: WindowBatch, robust_to: Sequence[str], generator: torch.Generator | None) -> None:
         for name in robust_to:
-            one_of("robust_to", name, DISTORTIONS)
+            one_of("robust_to", name, (*DISTORTIONS, *SOUND_DISTORTIONS))
         self.names, self.generator, self.device = tuple(robust_to), generator, windows.values.device
         if self.names:  # without a distortion to choose, no number is drawn
             count = (len(self.names) + 1) * self.uniform(len(windows), 1)
@@ -111,7 +112,7 @@ def view(
     """
     mild, drawn = mild or MildClock(), Drawn(windows, robust_to, generator)
     times = _times(windows, mild, drawn)
-    moved = resample(windows, times)
+    moved = _in_other_tract(resample(windows, times), drawn)
     clean = _gained(moved, mild, drawn)
     spoiled = _noisy(_wandering(_dropped(clean, drawn), drawn), mild, drawn)
     return View(spoiled, clean, _held(windows, times))
@@ -193,6 +194,19 @@ def _cropped(windows: WindowBatch, times: Tensor, drawn: Drawn) -> Tensor:
     share = torch.where(drawn.uniform(count, 1) < SQUEEZED, 1 / share, share)
     start = (1 - share) * (windows.lengths[:, None] - 1) * drawn.uniform(count, 1)
     return start + share * times
+
+
+def _in_other_tract(windows: WindowBatch, drawn: Drawn) -> WindowBatch:
+    """The bands as a longer or shorter vocal tract has them: each channel read at a factor times its place."""
+    if "tract" not in drawn:
+        return windows
+    factor = torch.exp(TRACT * drawn.centred(len(windows), 1) * drawn.has("tract"))
+    last = windows.channels - 1
+    place = (factor * torch.arange(windows.channels, device=windows.values.device)).clamp(max=last)  # (B, C)
+    left = place.long()
+    right, size = (left + 1).clamp(max=last), windows.values.shape
+    low, high = (windows.values.gather(2, index[:, None].expand(size)) for index in (left, right))
+    return replace(windows, values=low + (high - low) * (place - left)[:, None])
 
 
 def _gained(windows: WindowBatch, mild: MildClock, drawn: Drawn) -> WindowBatch:

@@ -18,6 +18,7 @@ from geopatch.errors import GeoPatchError, MissingExtraError
 from geopatch.version import __version__
 
 VERBS = {
+    "index": "Make a searchable gallery of a folder of recordings.",
     "demo": "Search the built-in sample: no label, no training.",
     "inspect": "Show what would be read of files or folders.",
     "data": "List, describe and prepare the data sets that have a name.",

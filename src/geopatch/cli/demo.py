@@ -30,15 +30,32 @@ if TYPE_CHECKING:
 @click.option("--steps", type=int, help="With --train: number of training steps.  [default: 100]")
 @click.option("--serve", "served", is_flag=True, help="Serve the built-in ECG instead, with a page to search it on.")
 @click.option("--port", default=8000, show_default=True, help="With --serve: the port to listen on.")
+@click.option(
+    "--recordings",
+    type=click.Path(path_type=Path),
+    help="Only write the built-in ECG into this new folder, as CSV files to try `geopatch index` on.",
+)
 @options.device
 @options.as_json
-def command(out: Path, trained: bool, steps: int | None, served: bool, port: int, device: str, as_json: bool) -> None:
+def command(
+    out: Path,
+    trained: bool,
+    steps: int | None,
+    served: bool,
+    port: int,
+    recordings: Path | None,
+    device: str,
+    as_json: bool,
+) -> None:
     """Search a gallery of heart beats that nothing was trained or fitted for and no label was used in, draw the hits,
     and measure it clean and with warped queries."""
     from geopatch import demo
 
     if steps is not None and not trained:
         raise click.UsageError("--steps is a number of training steps, and nothing is trained without --train")
+    if recordings is not None:
+        _write_recordings(recordings)
+        return
     if served:
         _serve(out, port, device)
         return
@@ -56,6 +73,14 @@ def command(out: Path, trained: bool, steps: int | None, served: bool, port: int
         click.echo(json.dumps(_as_json(result, rows)))
     else:
         _print_rows(result, rows, trained)
+
+
+def _write_recordings(folder: Path) -> None:
+    from geopatch.demo import write_recordings
+
+    paths = write_recordings(folder)
+    click.echo(f"{len(paths)} recordings of three minutes in {folder}: {', '.join(path.name for path in paths)}")
+    click.echo(f"  {_program()} index {shlex.quote(str(folder))} --out ecg.gallery")
 
 
 def _as_json(result: Demo, rows: list[Row]) -> dict[str, object]:

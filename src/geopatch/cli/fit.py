@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     metavar="INTEGER",
     help="Seed of weights, order of windows and views: one number gives one model.",
 )
+@click.option(
+    "--groups",
+    metavar="FIELD",
+    help="Which windows belong together (subject, speaker, device): level and scale are then chosen for windows of "
+    "groups that did not train, unless --amplitude says otherwise.",
+)
 @options.target
 @options.data_root
 @options.cache
@@ -43,6 +49,7 @@ def command(
     force: bool,
     unlabelled: bool,
     seed: int,
+    groups: str | None,
     target: str | None,
     data_root: Path,
     cache: Path,
@@ -68,6 +75,7 @@ def command(
     check_reconstruction(model, train)
     _check_out(out, force)
     collection = sets.training_data(data, data_root, cache, target, quiet=as_json)
+    members = None if groups is None else sets.training_groups(data, cache, target, collection, groups)
     if unlabelled:
         collection = replace(collection, labels=None)
     if collection.labels is None:
@@ -75,12 +83,12 @@ def command(
     estimator = GeoPatch(
         model=model, train=train, random_state=seed, device=device, devices=devices, progress=not as_json
     )
-    _train(estimator, collection, out.resolve(), force)
+    _train(estimator, collection, members, out.resolve(), force)
     if not estimator.leads_:
         return
     estimator.save(out, overwrite=force)
     report = _report(estimator, out)
-    click.echo(json.dumps(report) if as_json else f"trained on {len(collection)} windows of {data}; saved to {out}")
+    click.echo(json.dumps(report) if as_json else f"fitted to {len(collection)} windows of {data}; saved to {out}")
 
 
 def _report(estimator: GeoPatch, out: Path) -> dict[str, Any]:
@@ -89,7 +97,7 @@ def _report(estimator: GeoPatch, out: Path) -> dict[str, Any]:
 
     card = estimator.card_
     data = {"data_digest" if name == "digest" else name: value for name, value in card.data.items()}
-    return {"model": str(out), "digest": digest(estimator.encoder_), **data, **card.scores}
+    return {"model": str(out), "digest": digest(estimator.encoder_), **data, **card.scores, **card.choices}
 
 
 def _check_out(out: Path, force: bool) -> None:
@@ -103,13 +111,13 @@ def _check_out(out: Path, force: bool) -> None:
     check_replaceable(out)
 
 
-def _train(estimator: GeoPatch, collection: Collection, out: Path, force: bool) -> None:
+def _train(estimator: GeoPatch, collection: Collection, groups: list[str] | None, out: Path, force: bool) -> None:
     """Train, or go on with the training that was interrupted; with `force` another training's state is dropped."""
     state = out.with_name(f".{out.name}.training")
     try:
-        estimator.fit(collection.signals, collection.labels, resume=state)
+        estimator.fit(collection.signals, collection.labels, groups, resume=state)
     except CheckpointError:
         if not force or estimator.devices > 1:  # the other processes are started already
             raise
         state.unlink(missing_ok=True)
-        estimator.fit(collection.signals, collection.labels, resume=state)
+        estimator.fit(collection.signals, collection.labels, groups, resume=state)

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from geopatch.cli import options
+from geopatch.cli import gallery_add, options
+from geopatch.cli.printing import late_bar, print_line, settings_of, window_bar
 from geopatch.config import PRESETS
 from geopatch.errors import ConfigError
 
 if TYPE_CHECKING:
-    from geopatch.data.recording import Recording, WindowConfig
-    from geopatch.engines import Value
-    from geopatch.gallery import Gallery
+    from geopatch.engines import Info, Record
+    from geopatch.gallery.facts import RecordFacts
 
 PLACE = "PLACE is a folder, or postgresql://user@host:5432/database/gallery."
 
 place = click.argument("place")
 model = click.option("--model", required=True, type=click.Path(path_type=Path), help="Folder of the trained model.")
-own_model = click.option(
-    "--model", type=click.Path(path_type=Path), help="Folder of the model, where the gallery does not hold its own."
-)
+record = click.option("--record", "records", multiple=True, help="Only entries of this record; may be given again.")
 where = click.option("--where", help="Only entries that pass, as in: age >= 40 and lead in ('MLII', 'V1')")
 
 
 @click.group("gallery", short_help="Make and tend a searchable collection of encoded windows.")
 def command() -> None:
     """Make and tend a gallery: a searchable collection of encoded windows, in a folder or on a server."""
+
+
+command.add_command(gallery_add.command)
 
 
 @command.command("create", help=f"Make an empty gallery for the vectors of one model. {PLACE}")
@@ -44,157 +43,116 @@ def create(place: str, model: Path, as_json: bool) -> None:
     from geopatch.gallery import Gallery
 
     with Gallery.create(place, GeoPatch.load(model, device="cpu")) as gallery:
-        _print(as_json, {"place": place, "encoder": gallery.about.encoder}, f"created the gallery {place}")
+        print_line(as_json, {"place": place, "encoder": gallery.about.encoder}, f"created the gallery {place}")
 
 
-@command.command("add")
-@place
-@click.argument("data", nargs=-1, required=True, type=click.Path(path_type=Path))
-@own_model
-@click.option("--window-s", type=float, help="Cut signals into windows of this length; WFDB records always are.")
-@click.option("--overlap", default=0.5, show_default=True, help="Share of a window that the next one repeats.")
-@click.option("--prefix", help="Put before every id. By default FILE/ where the file only numbers its signals.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Metadata for all that is added.")
-@click.option(
-    "--existing",
-    type=click.Choice(["error", "replace", "skip"]),
-    default="error",
-    show_default=True,
-    help="What to do with an id that is there already; skip takes up an add that was interrupted.",
-)
-@click.option("--drop-windows", is_flag=True, help="Keep no raw windows: smaller, but nothing to draw or to warp.")
-@options.device
-@options.as_json
-def add(
-    place: str,
-    data: Sequence[Path],
-    model: Path | None,
-    window_s: float | None,
-    overlap: float,
-    prefix: str | None,
-    settings: Sequence[str],
-    existing: str,
-    drop_windows: bool,
-    device: str,
-    as_json: bool,
-) -> None:
-    """Encode DATA and add it to the gallery PLACE.
-
-    DATA are files (.ts .arff .tsv .csv .parquet .npz) or WFDB records (the path of the .hea file). Signals of a file
-    that has no ids of its own get the file's name and their number: train/0, train/1. An add that was interrupted is
-    taken up where it stopped by --existing skip.
-    """
-    from geopatch.estimator import GeoPatch
-    from geopatch.gallery import Gallery
-
-    flags: dict[str, Any] = {"existing": existing, "keep_windows": not drop_windows}
-    metadata = _settings(settings)
-    loaded = None if model is None else GeoPatch.load(model, device=device)
-    with Gallery.open(place, model=loaded, device=device) as gallery, _bar("adding", as_json) as report:
-        before, written = len(gallery), 0
-        for path in data:
-            for add_item in _items(gallery, path, window_s, overlap, prefix):
-                written += add_item(metadata, {**flags, "report": _from(report, written)})
-        windows = len(gallery)
-    replaced = written - (windows - before)
-    line = f"added {written} windows to {place}, which has {windows}"
-    counts = {"place": place, "written": written, "replaced": replaced, "windows": windows}
-    _print(as_json, counts, f"{line}; {replaced} replaced others of the same id" if replaced else line)
-
-
-AddItem = Callable[[Mapping[str, "Value"], dict[str, Any]], int]
-
-
-def _items(
-    gallery: Gallery, path: Path, window_s: float | None, overlap: float, prefix: str | None
-) -> Iterator[AddItem]:
-    """What a file holds, each as a call that adds it: a recording to be cut into windows, or signals as they are."""
-    from geopatch.data import read
-    from geopatch.data.physionet import read_wfdb
-    from geopatch.data.recording import Recording, WindowConfig
-
-    record = path.with_suffix("") if path.suffix == ".hea" else path
-    is_wfdb = path.suffix == ".hea" or record.with_name(f"{record.name}.hea").is_file()
-
-    def window(rate_hz: float | None) -> WindowConfig:
-        clock_hz = gallery.about.rate_hz or rate_hz or 1.0
-        return WindowConfig(rate_hz=clock_hz, length_s=window_s or gallery.about.length / clock_hz, overlap=overlap)
-
-    if is_wfdb:
-        recording = _renamed(read_wfdb(record), prefix or "")
-        yield _adding_recording(gallery, recording, window(recording.signal.rate_hz), {"file": path.name})
-        return
-    collection = read(path)
-    labels = [{}] * len(collection) if collection.labels is None else [{"label": str(v)} for v in collection.labels]
-    if prefix is None:
-        prefix = f"{path.stem}/" if _are_numbers([signal.id for signal in collection.signals]) else ""
-    signals = [dataclasses.replace(signal, id=f"{prefix}{signal.id}") for signal in collection.signals]
-    if window_s is None:
-        yield lambda metadata, flags: gallery.add(
-            signals, metadata=[{"file": path.name, **row, **metadata} for row in labels], **flags
-        )
-        return
-    for signal, row in zip(signals, labels, strict=True):
-        recording = Recording(signal, signal.id)
-        yield _adding_recording(gallery, recording, window(signal.rate_hz), {"file": path.name, **row})
-
-
-def _are_numbers(ids: Sequence[str]) -> bool:
-    """Whether ids only say which signal of the file it is."""
-    return list(ids) == [str(n) for n in range(len(ids))]
-
-
-def _adding_recording(
-    gallery: Gallery, recording: Recording, window: WindowConfig, row: Mapping[str, Value]
-) -> AddItem:
-    return lambda metadata, flags: gallery.add_recording(recording, window, metadata={**row, **metadata}, **flags)
-
-
-def _renamed(recording: Recording, prefix: str) -> Recording:
-    return dataclasses.replace(
-        recording, signal=dataclasses.replace(recording.signal, id=f"{prefix}{recording.signal.id}")
-    )
-
-
-@command.command("remove", help=f"Take entries out by id, or those that pass a filter. {PLACE}")
+@command.command("remove", help=f"Take entries out by id, by record, or those that pass a filter. {PLACE}")
 @place
 @click.argument("ids", nargs=-1)
+@record
 @where
 @click.option("--missing", type=click.Choice(["error", "ignore"]), default="error", show_default=True,
-              help="What to do where an id is not there: remove nothing, or remove the others.")  # fmt: skip
+              help="What to do where an id or record is not there: remove nothing, or remove the others.")  # fmt: skip
 @options.as_json
-def remove(place: str, ids: Sequence[str], where: str | None, missing: str, as_json: bool) -> None:
-    if bool(ids) == (where is not None):
-        raise ConfigError("say what to remove: either ids or --where")
+def remove(
+    place: str, ids: Sequence[str], records: Sequence[str], where: str | None, missing: str, as_json: bool
+) -> None:
+    if bool(ids) + bool(records) + (where is not None) != 1:
+        raise ConfigError("say what to remove: either ids, --record or --where")
     from geopatch.gallery import Gallery
 
+    chosen: dict[str, Any] = {"record": list(records) or None, "where": where, "missing": missing}
     with Gallery.open(place) as gallery:
-        removed, windows = gallery.remove(list(ids) or None, where=where, missing=missing), len(gallery)
+        removed, windows = gallery.remove(list(ids) or None, **chosen), len(gallery)
     counts = {"place": place, "removed": removed, "windows": windows}
-    _print(as_json, counts, f"removed {removed} windows from {place}, which has {windows}")
+    print_line(as_json, counts, f"removed {removed} windows from {place}, which has {windows}")
+
+
+@command.command("relabel")
+@place
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A new value; may be given again.")
+@click.option("--unset", "unset", multiple=True, metavar="NAME", help="A name to take away; may be given again.")
+@record
+@where
+@options.as_json
+def relabel(
+    place: str,
+    settings: Sequence[str],
+    unset: Sequence[str],
+    records: Sequence[str],
+    where: str | None,
+    as_json: bool,
+) -> None:
+    """Change metadata of the entries of PLACE, of all or of some, in one change."""
+    if not settings and not unset:
+        raise ConfigError("say what to change: --set NAME=VALUE or --unset NAME")
+    from geopatch.gallery import Gallery
+
+    changes = {**dict.fromkeys(unset), **settings_of(settings)}
+    with Gallery.open(place) as gallery:
+        changed = gallery.relabel(changes, record=list(records) or None, where=where)
+    print_line(as_json, {"place": place, "changed": changed}, f"changed the metadata of {changed} windows of {place}")
 
 
 @command.command("info", help=f"Show what a gallery holds. {PLACE}")
 @place
+@click.option("--records", "list_records", is_flag=True, help="List the records too, with their spans.")
 @options.as_json
-def info(place: str, as_json: bool) -> None:
+def info(place: str, list_records: bool, as_json: bool) -> None:
     from geopatch.gallery import Gallery
 
     with Gallery.open(place, read_only=True) as gallery:
-        state = gallery.info()
+        state, records, facts, layouts = gallery.info(), gallery.records(), gallery.record_facts(), gallery.layouts()
+        model = gallery.model_card()
+    if as_json:
+        rows = [{**dataclasses.asdict(one), **_facts(facts.get(one.name))} for one in records]
+        extra = {"records": rows, "layouts": layouts, "model": model}
+        print_line(True, {**dataclasses.asdict(state), **extra}, "")
+        return
+    lines = _info_lines(state, records, layouts, model)
+    click.echo("\n".join(f"{name:10s} {text}" for name, text in lines.items()))
+    for one in records if list_records else ():
+        start = _facts(facts.get(one.name))["start_time"]
+        when = f", from {start}" if start else ""
+        click.echo(f"  {one.name}: {one.start_s:g} to {one.stop_s:g} s, {one.windows} windows{when}")
+
+
+def _info_lines(
+    state: Info, records: Sequence[Record], layouts: Sequence[Sequence[str]], model: dict[str, Any] | None
+) -> dict[str, str]:
     about = state.about
     rate = "a rate that is not known" if about.rate_hz is None else f"{about.rate_hz:g} Hz"
-    lines = {
+    covered_s = sum(one.stop_s - one.start_s for one in records)
+    channels = [", ".join(names) for names in ([about.channels] if about.channels else layouts)]
+    fitted = "not in the gallery" if model is None else f"{model['halves']}, fitted on {model['windows']} windows"
+    return {
         "place": state.place,
         "engine": state.engine,
         "windows": f"{state.windows} ({state.indexed} of them in the index)",
+        "records": f"{len(records)}, {_duration(covered_s)} in all" if about.rate_hz else f"{len(records)}",
+        **({"channels": "; ".join(channels)} if channels else {}),
         "size": f"{state.bytes / 1e6:.1f} MB",
+        **({"created": state.created} if state.created else {}),
+        **({"changed": state.changed} if state.changed else {}),
         "encoder": about.encoder,
+        "model": fitted,
         "vectors": f"{about.widths.embedding} numbers, {about.widths.patches} tokens of {about.widths.token}",
         "trained on": f"windows of up to {about.length} samples at {rate}",
-        **({"channels": ", ".join(about.channels)} if about.channels else {}),
     }
-    _print(as_json, dataclasses.asdict(state), "\n".join(f"{name:10s} {text}" for name, text in lines.items()))
+
+
+def _duration(seconds: float) -> str:
+    """75 s, 12.5 min, 3.1 h."""
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _facts(facts: RecordFacts | None) -> dict[str, Any]:
+    if facts is None:
+        return {"start_time": None, "units": []}
+    return {"start_time": facts.start_time and facts.start_time.isoformat(), "units": list(facts.units)}
 
 
 @command.command("optimize", help=f"Build the index anew and give space back; may take minutes. {PLACE}")
@@ -207,7 +165,7 @@ def optimize(place: str, as_json: bool) -> None:
         gallery.optimize()
         state = gallery.info()
     counts = {"place": place, "windows": state.windows, "indexed": state.indexed, "bytes": state.bytes}
-    _print(as_json, counts, f"optimized {place}: {state.indexed} of {state.windows} windows in the index")
+    print_line(as_json, counts, f"optimized {place}: {state.indexed} of {state.windows} windows in the index")
 
 
 @command.command("refit")
@@ -231,7 +189,7 @@ def refit(place: str, preset: str | None, out: Path | None, device: str, as_json
 
     if out is not None:
         options.check_new_model(out)
-    with Gallery.open(place, device=device) as gallery, _late_bar("encoding", as_json) as report:
+    with Gallery.open(place, device=device) as gallery, late_bar("encoding", as_json) as report:
         present = gallery.model if preset is None else None
         settings = GeoPatch(preset) if present is None else clone(present)
         fitted = gallery.refit(settings.set_params(device=device, progress=not as_json), report=report)
@@ -240,7 +198,7 @@ def refit(place: str, preset: str | None, out: Path | None, device: str, as_json
         fitted.save(out)
     fields = {"place": place, "windows": windows, "encoder": encoder, "model": None if out is None else str(out)}
     saved = "" if out is None else f"; its model is saved to {out}"
-    _print(as_json, fields, f"refitted {place} on its {windows} windows{saved}")
+    print_line(as_json, fields, f"refitted {place} on its {windows} windows{saved}")
 
 
 @command.command("upgrade", help=f"Bring a gallery of an earlier version to the present format, in place. {PLACE}")
@@ -251,7 +209,7 @@ def upgrade(place: str, as_json: bool) -> None:
 
     upgraded = Gallery.upgrade(place)
     line = f"upgraded {place} to the present format" if upgraded else f"{place} has the present format already"
-    _print(as_json, {"place": place, "upgraded": upgraded}, line)
+    print_line(as_json, {"place": place, "upgraded": upgraded}, line)
 
 
 @command.command("copy", help=f"Copy the gallery PLACE to a new one TO, also of another engine. {PLACE}")
@@ -262,9 +220,9 @@ def upgrade(place: str, as_json: bool) -> None:
 def copy(place: str, to: str, where: str | None, as_json: bool) -> None:
     from geopatch.gallery import Gallery
 
-    with Gallery.open(place, read_only=True) as gallery, _bar("copying", as_json) as report:
+    with Gallery.open(place, read_only=True) as gallery, window_bar("copying", as_json) as report:
         copied = gallery.copy(to, where=where, report=report)
-    _print(as_json, {"place": place, "to": to, "windows": copied}, f"copied {copied} windows to {to}")
+    print_line(as_json, {"place": place, "to": to, "windows": copied}, f"copied {copied} windows to {to}")
 
 
 @command.command("export", help=f"Write embeddings, tokens and metadata to a .parquet or .arrow file OUT. {PLACE}")
@@ -278,55 +236,45 @@ def export(place: str, out: Path, where: str | None, as_json: bool) -> None:
     options.check_file_place(out)
     with Gallery.open(place, read_only=True) as gallery:
         written = gallery.export(out, where=where)
-    _print(as_json, {"place": place, "out": str(out), "windows": written}, f"exported {written} windows to {out}")
+    print_line(as_json, {"place": place, "out": str(out), "windows": written}, f"exported {written} windows to {out}")
 
 
-def _print(as_json: bool, fields: Mapping[str, Any], line: str) -> None:
-    click.echo(json.dumps(fields) if as_json else line)
+@command.command("backup")
+@place
+@click.argument("out", type=click.Path(path_type=Path))
+@options.as_json
+def backup(place: str, out: Path, as_json: bool) -> None:
+    """Write the gallery PLACE, a folder, to the new file OUT as it is at this moment.
+
+    It may be written and searched meanwhile. The index is left out: geopatch gallery optimize makes it anew.
+    """
+    from geopatch.gallery import Gallery
+    from geopatch.progress import counting_bars
+
+    options.check_file_place(out)
+    with Gallery.open(place, read_only=True) as gallery, counting_bars(quiet=as_json) as bar:
+        report = None if bar is None else (lambda done, total: bar("bytes", done, total))
+        size, windows = gallery.backup(out, report=report), len(gallery)
+    counts = {"place": place, "out": str(out), "bytes": size, "windows": windows}
+    print_line(as_json, counts, f"backed up {windows} windows of {place} to {out}, {size / 1e6:.1f} MB")
 
 
-@contextmanager
-def _bar(title: str, quiet: bool) -> Iterator[Callable[[int], None] | None]:
-    from geopatch.progress import counting_bar
+@command.command("restore")
+@click.argument("backup", type=click.Path(path_type=Path))
+@place
+@click.option("--replace", is_flag=True, help="Allow PLACE to be there; what it holds now is gone afterwards.")
+@options.as_json
+def restore(backup: Path, place: str, replace: bool, as_json: bool) -> None:
+    """Make a gallery in the folder PLACE of a file that `geopatch gallery backup` wrote.
 
-    with nullcontext(None) if quiet else counting_bar(title) as report:
-        yield report
+    With --replace, a gallery that is there gets what the backup holds, in one change: it may be searched meanwhile.
+    """
+    from geopatch.gallery import Gallery
 
-
-@contextmanager
-def _late_bar(title: str, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Shown from the first count on: before, another bar may be there."""
-    with ExitStack() as stack:
-        bars = list[Callable[[int], None] | None]()
-
-        def report(count: int) -> None:
-            if not bars:
-                bars.append(stack.enter_context(_bar(title, quiet)))
-            if bars[0] is not None:
-                bars[0](count)
-
-        yield report
-
-
-def _from(report: Callable[[int], None] | None, start: int) -> Callable[[int], None] | None:
-    """Counts on from what was written before."""
-    return None if report is None else lambda count: report(start + count)
-
-
-def _settings(settings: Sequence[str]) -> dict[str, Value]:
-    """NAME=VALUE; a value that reads as a number, true or false is one."""
-    values: dict[str, Value] = {}
-    for setting in settings:
-        name, sign, text = setting.partition("=")
-        if not sign:
-            raise ConfigError(f"--set takes NAME=VALUE, got {setting!r}")
-        values[name] = _value(text)
-    return values
-
-
-def _value(text: str) -> Value:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        return text
-    return value if isinstance(value, (bool, int, float, str)) else text
+    if Path(place.removeprefix("exact:")).exists() and not replace:
+        raise ConfigError(f"{place} is there already; give another place, or --replace to put the backup in its place")
+    Gallery.restore(backup, place)
+    with Gallery.open(place, read_only=True) as gallery:
+        windows = len(gallery)
+    counts = {"backup": str(backup), "place": place, "windows": windows}
+    print_line(as_json, counts, f"restored {windows} windows from {backup} to {place}")

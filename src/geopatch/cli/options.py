@@ -18,9 +18,12 @@ from geopatch.errors import ConfigError, GeoPatchError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-FILLED_FROM_DATA = ("channels", "length")
+FILLED_FROM_DATA = ("channels", "length", "patch_count", "bands")
 OF_KERNELS = {  # what fixed kernels alone look at
-    "model_": ("halves", "prior_windows", "amplitude", "patch_length", "max_patches", "stride", "width", "embedding"),
+    "model_": (
+        *("halves", "prior_windows", "amplitude", "patch_length", "max_patches", "patch_budget", "stride"),
+        *("width", "embedding"),
+    ),
     "train_": ("warp", "shift", "amplitude", "noise", "robust_to"),
 }
 TRAIN_NAMES = {"amplitude": "view-amplitude", "reconstruction": "reconstruction-weight"}  # the model has these, too

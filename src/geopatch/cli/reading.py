@@ -21,9 +21,14 @@ NAMES = ("time", "id", "channels", "units", "rate_hz")
 
 def read_flags(command: Command) -> Command:
     """--time, --id, --channels, --units and --rate-hz, as `read_options` takes them."""
+    id = click.option("--id", help="The column that names the recording of each row; none: there is no such.")
+    return file_flags(id(command))
+
+
+def file_flags(command: Command) -> Command:
+    """The same without --id, which says another thing of a query."""
     flags = (
         click.option("--time", help="The column of times, where its name does not say so; none: there is no such."),
-        click.option("--id", help="The column that names the recording of each row; none: there is no such."),
         click.option(
             "--channels", metavar="NAME,NAME,...", help="The channels to read, in this order.  [default: all]"
         ),
@@ -57,7 +62,7 @@ def read_options(flags: Mapping[str, Any]) -> ReadOptions:
     channels, units = flags["channels"], flags["units"]
     return ReadOptions(
         flags["time"],
-        flags["id"],
+        flags.get("id"),
         None if channels is None else tuple(name.strip() for name in channels.split(",") if name.strip()),
         None if units is None else _units(units),
         flags["rate_hz"],

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from geopatch.cli import options
+from geopatch.cli.reading import file_flags, read_options
 from geopatch.errors import ConfigError, DataError, GeoPatchError, one_of
 from geopatch.search.options import SearchOptions
 
 if TYPE_CHECKING:
+    from geopatch.gallery import Gallery
+    from geopatch.read_options import ReadOptions
     from geopatch.search import Hit, Hits, Span
     from geopatch.signal import Signal
 
@@ -39,7 +42,7 @@ def _flag(item: dataclasses.Field[Any], hint: Any) -> Callable[[Command], Comman
     if hint is bool:
         return click.option(name, item.name, is_flag=True, help=help)
     kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind in (int, float, str)]
-    kind = click.Choice(choices()) if choices else kinds[0] if kinds else str
+    kind = click.Choice(choices()) if choices else kinds[0] if len(kinds) == 1 else str
     shown = item.default is not None
     return click.option(name, item.name, type=kind, default=item.default, show_default=shown, help=help)
 
@@ -47,15 +50,16 @@ def _flag(item: dataclasses.Field[Any], hint: Any) -> Callable[[Command], Comman
 @click.command("search", short_help="Find the windows of a gallery nearest to a query.")
 @click.argument("gallery")
 @click.argument("query", required=False, type=click.Path(path_type=Path))
-@click.option("--id", help="The signal of the file QUERY with this id; without QUERY, a window of the gallery.")
-@click.option("--row", type=int, help="The signal of the file QUERY at this place, from 0.")
+@click.option("--id", help="The recording of the file QUERY with this id; without QUERY, a window of the gallery.")
+@click.option("--row", type=int, help="The recording of the file QUERY at this place, from 0.")
 @click.option("--record", help="Without QUERY: a record whose windows are in the gallery, with --start and --stop.")
-@click.option("--start", type=float, help="Where in a recording the query starts, in seconds.")
-@click.option("--stop", type=float, help="Where it stops.")
+@click.option("--start", help="Where the query starts: a time (12:03:10), a date and time, or seconds from the start.")
+@click.option("--stop", help="Where it stops.")
 @click.option("--model", type=click.Path(path_type=Path), help="Its model, where the gallery does not hold it.")
 @search_flags
 @click.option("--explain", is_flag=True, help="Say of each hit which patch of the query met which of its patches.")
 @click.option("--plot", "figure", type=click.Path(path_type=Path), help="Draw the hits, and the best one aligned.")
+@file_flags
 @options.device
 @options.as_json
 def command(
@@ -64,8 +68,8 @@ def command(
     id: str | None,
     row: int | None,
     record: str | None,
-    start: float | None,
-    stop: float | None,
+    start: str | None,
+    stop: str | None,
     model: Path | None,
     device: str,
     explain: bool,
@@ -75,16 +79,23 @@ def command(
 ) -> None:
     """Find the windows of GALLERY nearest to a query.
 
-    The query is a signal of the file QUERY (--row or --id), a part of the WFDB record QUERY (--start, --stop), a window
-    of the gallery (--id), or a part of a record whose windows are in the gallery (--record, --start, --stop).
+    The query is a part of a record whose windows are in the gallery (--record, --start, --stop), a recording of the
+    file QUERY or a part of it (--start, --stop), or a window of the gallery (--id). Files are read as geopatch index
+    reads them; another rate is resampled, channels are matched by name.
     """
     from geopatch.gallery import Gallery
 
     pictures = [] if figure is None else _pictures(figure)
+    own = {name: flags.pop(name) for name in ("time", "channels", "units", "rate_hz")}
     search_options = SearchOptions(**flags, windows=bool(pictures))
     estimator = None if model is None else _load(model, device)
     with Gallery.open(gallery, model=estimator, read_only=True, device=device) as opened:
-        wanted = _query(query, id, row, record, start, stop, opened.about.rate_hz)
+        if query is None:
+            wanted = _stored(opened, id, row, record, start, stop)
+        else:
+            _refuse(record=record)
+            recording = _from_file(query, id, row, read_options(own))
+            wanted = _part(opened, query, recording, start, stop)
         hits = opened.search(wanted, options=search_options)
     for note in hits.notes:
         click.echo(f"note: {note}", err=True)
@@ -102,36 +113,19 @@ def _load(model: Path, device: str) -> Any:
     return GeoPatch.load(model, device=device)
 
 
-def _query(
-    path: Path | None,
-    id: str | None,
-    row: int | None,
-    record: str | None,
-    start: float | None,
-    stop: float | None,
-    rate_hz: float | None,
-) -> Signal | Span | str:
-    """The query that the flags describe; flags that do not belong together are refused."""
-    from geopatch.search import Span
-
-    if path is None:
-        _refuse(row=row)
-        if (id is None) == (record is None):
-            raise ConfigError(
-                "search by one of: a file QUERY, --id of a stored window, --record with --start and --stop"
-            )
-        if id is not None:
-            _refuse(start=start, stop=stop)
-            return id
-        return Span(str(record), *_both(start, stop))
-    from geopatch.data.formats import FORMATS
-
-    _refuse(record=record)
-    if path.suffix.lower() in FORMATS and path.suffix.lower() != ".hea":
+def _stored(
+    gallery: Gallery, id: str | None, row: int | None, record: str | None, start: str | None, stop: str | None
+) -> Span | str:
+    """The query without a file; flags that do not belong together are refused."""
+    _refuse(row=row)
+    if (id is None) == (record is None):
+        raise ConfigError("search by one of: a file QUERY, --id of a stored window, --record with --start and --stop")
+    if id is not None:
         _refuse(start=start, stop=stop)
-        return _from_file(path, id, row).at_rate(rate_hz)
-    _refuse(id=id, row=row)
-    return _slice(path, *_both(start, stop), rate_hz)
+        return id
+    if start is None or stop is None:
+        raise ConfigError("give both --start and --stop, to say which part of the record is the query")
+    return gallery.span(str(record), start, stop)
 
 
 def _refuse(**flags: object) -> None:
@@ -140,18 +134,13 @@ def _refuse(**flags: object) -> None:
             raise ConfigError(f"--{name} has no meaning for this kind of query; leave it out (see --help)")
 
 
-def _both(start: float | None, stop: float | None) -> tuple[float, float]:
-    if start is None or stop is None:
-        raise ConfigError("give both --start and --stop, in seconds, to say which part of the recording is the query")
-    return start, stop
+def _from_file(path: Path, id: str | None, row: int | None, reading: ReadOptions) -> Signal:
+    from geopatch.data.reading import list_files, read_file
 
-
-def _from_file(path: Path, id: str | None, row: int | None) -> Signal:
-    from geopatch.data import read
-
-    signals = read(path).signals
     if id is not None and row is not None:
         raise ConfigError("give --id or --row, not both")
+    file = list_files(path)[0]
+    signals = read_file(file, reading).signals
     if id is None:
         place = row or 0
         if not 0 <= place < len(signals):
@@ -159,22 +148,27 @@ def _from_file(path: Path, id: str | None, row: int | None) -> Signal:
                 f"{path} has {len(signals)} signals, so --row lies within 0 and {len(signals) - 1}, got {row}"
             )
         return signals[place]
-    named = [signal for signal in signals if signal.id == id]
+    named = [signal for signal in signals if id in (signal.id, signal.id.removeprefix(f"{file.id}/"))]
     if not named:
         raise DataError(f"{path} has no signal {id!r}; the first is {signals[0].id!r}")
     return named[0]
 
 
-def _slice(path: Path, start_s: float, stop_s: float, rate_hz: float | None) -> Signal:
-    """A part of a WFDB record, at the rate of the gallery."""
-    from geopatch.data.physionet import read_wfdb
+def _part(gallery: Gallery, path: Path, signal: Signal, start: str | None, stop: str | None) -> Signal:
+    """A recording, or a part of it, as the gallery's windows are made of recordings."""
+    from geopatch.data.front_end import FrontEnd
+    from geopatch.search.moments import seconds_between
 
-    recording = read_wfdb(path.with_suffix("") if path.suffix in (".hea", ".dat") else path)
-    signal = recording.signal.at_rate(rate_hz)
-    first, last = round(start_s * signal.clock_hz), round(stop_s * signal.clock_hz)
-    if not 0 <= first < last <= signal.length:
+    front = FrontEnd.of(gallery.model) or FrontEnd()
+    signal = front.framed(signal).at_rate(gallery.about.rate_hz)
+    if start is None and stop is None:
+        return signal
+    last = signal.duration_s if stop is None else stop
+    start_s, stop_s = seconds_between(start or 0.0, last, signal.start_time, str(path))
+    first, end = round(start_s * signal.clock_hz), round(stop_s * signal.clock_hz)
+    if not 0 <= first < end <= signal.length:
         raise ConfigError(f"{path} lasts {signal.duration_s:g} s, which does not hold {start_s:g} to {stop_s:g} s")
-    return signal.window(first, last)
+    return signal.window(first, end)
 
 
 def _pictures(path: Path) -> list[Path]:

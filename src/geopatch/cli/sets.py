@@ -28,6 +28,26 @@ def training_data(source: str, root: Path, cache: Path, target: str | None, *, q
     return read(source) if is_file else load_split(source, root)[0]
 
 
+def training_groups(source: str, cache: Path, target: str | None, collection: Collection, name: str) -> list[str]:
+    """The speaker, patient or device of each training window: a target of a data set, or a field of the metadata."""
+    from geopatch.data.cache import Cache
+    from geopatch.data.catalog import CATALOG
+    from geopatch.data.collection import UNKNOWN
+
+    if source in CATALOG:
+        one_of(f"groups of {source}", name, CATALOG[source].targets)
+        windows = Cache(cache / source).windows("train")
+        known = windows.targets[catalog_target(source, target)] != UNKNOWN
+        return [str(group) for group in windows.targets[name][known]]
+    fields = sorted({field for one in collection.metadata for field in one})
+    one_of(f"groups of {source}", name, tuple(fields))
+    missing = [number for number, one in enumerate(collection.metadata) if name not in one]
+    if missing:
+        first = collection.signals[missing[0]].id
+        raise ConfigError(f"{source}: {len(missing)} signals have no {name!r}, {first!r} first; give every one a group")
+    return [str(one[name]) for one in collection.metadata]
+
+
 def catalog_target(name: str, target: str | None) -> str:
     """The target by its name; None: the first that a data set has."""
     from geopatch.data.catalog import CATALOG

@@ -63,10 +63,17 @@ def print_hits(hits: Sequence[Hit]) -> None:
 def _hit_table(hits: Sequence[Hit]) -> Table:
     from rich.markup import escape
 
+    from geopatch.times import time_text
+
     table = _plain_table()
     table.add_column("#", justify="right")
-    table.add_column("id", overflow="fold")
+    own_ids = any(hit.id != f"{hit.record}@{hit.start_s:.10g}s" for hit in hits)  # else record and start say as much
+    if own_ids:
+        table.add_column("id", overflow="fold")
     table.add_column("record", overflow="fold")
+    timed = any(hit.start_time is not None for hit in hits)
+    if timed:
+        table.add_column("time", no_wrap=True)
     for name in ("start s", "stop s", hits[0].scorer):
         table.add_column(name, justify="right", no_wrap=True)
     known = hits[0].chance is not None
@@ -78,14 +85,18 @@ def _hit_table(hits: Sequence[Hit]) -> Table:
     warped = any(hit.tempo for hit in hits)
     if warped:
         table.add_column("tempo", justify="right", no_wrap=True)
-    table.add_column("metadata", overflow="fold")
+    described = any(hit.metadata for hit in hits)
+    if described:
+        table.add_column("metadata", overflow="fold")
     for hit in hits:
         tempo = [f"{hit.tempo:+g}" if hit.tempo else "0"] if warped else []
         chance = [] if hit.chance is None else [chance_text(hit.chance)]
         radius = [] if hit.certificate is None else [_radius(hit.certificate.radius)]
         about = ", ".join(f"{name}={value}" for name, value in hit.metadata.items())
         numbers = [f"{hit.start_s:g}", f"{hit.stop_s:g}", f"{hit.score:.3f}", *chance, *radius, *tempo]
-        table.add_row(str(hit.rank), escape(hit.id), escape(hit.record), *numbers, escape(about))
+        when = ["" if hit.start_time is None else time_text(hit.start_time)] if timed else []
+        names = [escape(hit.id)] * own_ids + [escape(hit.record)]
+        table.add_row(str(hit.rank), *names, *when, *numbers, *[escape(about)] * described)
     return table
 
 

@@ -17,13 +17,19 @@ from geopatch.signal import Signal, rate_text
 
 SUFFIXES = (".flac", ".wav")
 FEATURES = ("logmel", "mfcc")
-RANGE_DB = 80.0  # what lies further below the loudest band of an utterance counts as silence
+NORMALISE = ("utterance", "none")
+MARGIN_S = 0.03  # of silence that is kept before and after an utterance
+FLAT_DB = 1e-3  # a spread below this is none: the band is constant
 SIZE_UNKNOWN = (0, 0xFFFFFFFF)  # what writers that stream leave in a RIFF header
 
 
 @dataclass(frozen=True)
 class AudioConfig:
-    """How sound becomes frames."""
+    """How sound becomes frames: silence at the ends cut off, and each band centred and scaled over the utterance.
+
+    A microphone, a room and the tilt of a voice add a constant to each band in decibels, and the distance to a speaker
+    adds one to all: the normalisation takes them away.
+    """
 
     features: str = "logmel"
     bands: int = 40
@@ -31,15 +37,22 @@ class AudioConfig:
     window_s: float = 0.025
     hop_s: float = 0.010
     rate_hz: float = 16000.0  # of the sound; other rates are refused
+    normalise: str = "utterance"  # each band to mean 0 and spread 1 over the utterance; "none" keeps decibels
+    range_db: float = 50.0  # what lies further below the loudest band of an utterance counts as silence
+    trim_db: float | None = 35.0  # frames of which no band comes so near to the loudest are cut off at both ends
 
     def __post_init__(self) -> None:
         one_of("features", self.features, FEATURES)
+        one_of("normalise", self.normalise, NORMALISE)
         at_least("bands", self.bands, 1)
         at_least("coefficients", self.coefficients, 1)
         at_least("rate_hz", self.rate_hz, 1)
         at_least("hop_s * rate_hz", self.hop_s * self.rate_hz, 1)
         at_least("window_s * rate_hz", self.window_s * self.rate_hz, 2)
         at_least("bands - coefficients", self.bands - self.coefficients if self.features == "mfcc" else 0, 0)
+        at_least("range_db", self.range_db, 1)
+        if self.trim_db is not None:
+            at_least("trim_db", self.trim_db, 1)
 
     @property
     def window(self) -> int:
@@ -60,6 +73,10 @@ class AudioConfig:
         if self.features == "mfcc":
             return tuple(f"mfcc {number}" for number in range(self.coefficients))
         return tuple(f"mel {number}" for number in range(self.bands))
+
+
+BEFORE: dict[str, Any] = {"normalise": "none", "range_db": 80.0, "trim_db": None}  # what version 0.1 did
+DECIBELS = AudioConfig(**BEFORE)
 
 
 def read_audio(path: str | Path, id: str | None = None) -> Signal:
@@ -121,23 +138,53 @@ def frames(sound: Signal, config: AudioConfig | None = None) -> Signal:
 
 
 def log_mel(sound: Signal, config: AudioConfig | None = None) -> Signal:
-    """Power in mel bands, in decibels, channels mixed: frame t is centred at t * hop_s."""
+    """Power in mel bands, in decibels, channels mixed, then normalised: frame t is centred at start_s + t * hop_s."""
     config = config or AudioConfig()
     names = tuple(f"mel {number}" for number in range(config.bands))
-    return _framed(sound, _decibels(sound, config), config, names)
+    return _framed(sound, *_bands(sound, config), config, names)
 
 
 def mfcc(sound: Signal, config: AudioConfig | None = None) -> Signal:
     """The first cepstral coefficients of the log-mel bands."""
     config = config or AudioConfig(features="mfcc")
     at_least("bands - coefficients", config.bands - config.coefficients, 0)
-    cepstrum = _librosa().feature.mfcc(S=_decibels(sound, config), n_mfcc=config.coefficients)
+    bands, first = _bands(sound, config)
+    cepstrum = _librosa().feature.mfcc(S=bands, n_mfcc=config.coefficients)
     names = tuple(f"mfcc {number}" for number in range(config.coefficients))
-    return _framed(sound, cepstrum, config, names)
+    return _framed(sound, cepstrum, first, config, names)
 
 
-def _framed(sound: Signal, bands: npt.NDArray[Any], config: AudioConfig, names: tuple[str, ...]) -> Signal:
-    return Signal(bands.T, sound.id, config.frame_rate_hz, names, record=sound.record or sound.id)
+def _framed(sound: Signal, bands: npt.NDArray[Any], first: int, config: AudioConfig, names: tuple[str, ...]) -> Signal:
+    start_s = sound.start_s + first / config.frame_rate_hz
+    return Signal(bands.T, sound.id, config.frame_rate_hz, names, record=sound.record or sound.id, start_s=start_s)
+
+
+def _bands(sound: Signal, config: AudioConfig) -> tuple[npt.NDArray[np.float32], int]:
+    return shaped(_decibels(sound, config), config)
+
+
+def shaped(decibels: npt.NDArray[np.float32], config: AudioConfig) -> tuple[npt.NDArray[np.float32], int]:
+    """Bands (bands, frames) as the config has them, and how many frames were cut off before the first."""
+    first, last = _spoken(decibels, config)
+    kept = np.maximum(decibels, decibels.max() - config.range_db)[:, first : last + 1]
+    return (normalised(kept) if config.normalise == "utterance" else kept), first
+
+
+def _spoken(decibels: npt.NDArray[np.float32], config: AudioConfig) -> tuple[int, int]:
+    """The first and the last frame that are kept."""
+    everything = 0, decibels.shape[1] - 1
+    if config.trim_db is None:
+        return everything
+    loud = np.flatnonzero(decibels.max(axis=0) > decibels.max() - config.trim_db)
+    margin = round(MARGIN_S * config.frame_rate_hz)
+    return max(int(loud[0]) - margin, 0), min(int(loud[-1]) + margin, everything[1])
+
+
+def normalised(bands: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Each band (bands, frames) at mean 0 and spread 1 over its frames; a constant one at 0."""
+    centred = bands - bands.mean(axis=1, keepdims=True, dtype=np.float64)
+    spread = centred.std(axis=1, keepdims=True)
+    return (centred / np.where(spread > FLAT_DB, spread, 1.0)).astype(np.float32)
 
 
 def _decibels(sound: Signal, config: AudioConfig) -> npt.NDArray[np.float32]:
@@ -146,7 +193,7 @@ def _decibels(sound: Signal, config: AudioConfig) -> npt.NDArray[np.float32]:
     librosa, mono = _librosa(), sound.values.mean(axis=1)
     spectrum = librosa.stft(mono, n_fft=config.window, hop_length=config.hop)
     power = _filters(config.rate_hz, config.window, config.bands) @ np.abs(spectrum) ** 2
-    decibels: npt.NDArray[np.float32] = librosa.power_to_db(power, top_db=RANGE_DB)
+    decibels: npt.NDArray[np.float32] = librosa.power_to_db(power, top_db=None)
     return decibels
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geopatch.data import catalog
+from geopatch.data import audio, catalog
+from geopatch.data.audio import AudioConfig
 from geopatch.data.cache import FORMAT, Cache, window_pairs, write_cache
 from geopatch.data.catalog import Config
 from geopatch.data.source import Report
@@ -62,7 +63,8 @@ def _kept_config(place: Path, default: Config | None) -> Config | None:
     plain: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
     }
-    return None if default is None else type(default)(**plain)
+    before = audio.BEFORE if isinstance(default, AudioConfig) else {}
+    return None if default is None else type(default)(**{**before, **plain})
 
 
 def _settings(config: Config | None) -> dict[str, Any]:

@@ -97,17 +97,7 @@ class Recording:
 
     def band_passed(self, low_hz: float, high_hz: float) -> Recording:
         """Without drift below a band and noise above it. Filtered forwards and backwards, so that nothing moves."""
-        from scipy.signal import butter, sosfiltfilt
-
-        if not 0 < low_hz < high_hz < self.signal.clock_hz / 2:
-            raise ConfigError(
-                f"band_hz must lie within 0 and {self.signal.clock_hz / 2:g} Hz, low before high, "
-                f"got {low_hz:g} to {high_hz:g}"
-            )
-        sections = butter(2, [low_hz, high_hz], btype="bandpass", fs=self.signal.clock_hz, output="sos")
-        bridged = self.signal.bridged()
-        passed = sosfiltfilt(sections, bridged, axis=0)
-        return replace(self, signal=replace(self.signal, values=np.where(self.signal.observed, passed, np.nan)))
+        return replace(self, signal=band_passed(self.signal, low_hz, high_hz))
 
 
 @dataclass(frozen=True)
@@ -137,12 +127,10 @@ def cut_windows(name: str, recordings: Sequence[Recording], config: WindowConfig
     windows: list[Signal] = []
     labels: dict[str, list[str]] = {target: [] for target in TARGETS}
     for recording in recordings:
-        recording = recording if recording.signal.rate_hz else recording.at_rate(config.rate_hz)
-        prepared = recording.without_saturation().anchored(config.anchors).at_rate(config.rate_hz)
-        if config.band_hz is not None:
-            prepared = prepared.band_passed(*config.band_hz)
+        prepared = prepare(recording, config)
+        observed = prepared.signal.observed
         for start, stop in spans(prepared.signal.length, config):
-            if not prepared.signal.observed[start:stop].any():
+            if not observed[start:stop].any():
                 continue  # nothing was measured there
             windows.append(prepared.signal.window(start, stop))
             for target, label in targets(prepared, start, stop).items():
@@ -152,6 +140,27 @@ def cut_windows(name: str, recordings: Sequence[Recording], config: WindowConfig
             f"{name}: no recording lasts the {config.length_s:g} s of one window; give a shorter length_s"
         )
     return WindowSet(name, tuple(windows), {target: np.asarray(column) for target, column in labels.items()})
+
+
+def prepare(recording: Recording, config: WindowConfig) -> Recording:
+    """A recording at the rate and within the band of its windows, with their anchors and without saturation."""
+    recording = recording if recording.signal.rate_hz else recording.at_rate(config.rate_hz)
+    prepared = recording.without_saturation().anchored(config.anchors).at_rate(config.rate_hz)
+    return prepared if config.band_hz is None else prepared.band_passed(*config.band_hz)
+
+
+def band_passed(signal: Signal, low_hz: float, high_hz: float) -> Signal:
+    """A signal without drift below a band and noise above it. Filtered forwards and backwards: nothing moves."""
+    from scipy.signal import butter, sosfiltfilt
+
+    if not 0 < low_hz < high_hz < signal.clock_hz / 2:
+        raise ConfigError(
+            f"band_hz must lie within 0 and {signal.clock_hz / 2:g} Hz, low before high, got {low_hz:g} to {high_hz:g}"
+        )
+    sections = butter(2, [low_hz, high_hz], btype="bandpass", fs=signal.clock_hz, output="sos")
+    reach = min(6 * len(sections) + 3, signal.length - 1)  # samples put before and after; a short signal has fewer
+    passed = sosfiltfilt(sections, signal.bridged(), axis=0, padlen=reach)
+    return replace(signal, values=np.where(signal.observed, passed, np.nan))
 
 
 def spans(samples: int, config: WindowConfig) -> Iterator[tuple[int, int]]:
@@ -199,7 +208,8 @@ def detect_beats(signal: Signal) -> Samples:
 
 def aami_class(symbols: Labels) -> str:
     """V if any ventricular beat is among them, else S, else F, else Q, else N."""
-    return next((name for name in NAMING_ORDER if np.isin(symbols, list(AAMI[name])).any()), "N")
+    present = set(symbols.tolist())
+    return next((name for name in NAMING_ORDER if not present.isdisjoint(AAMI[name])), "N")
 
 
 def _rhythm(recording: Recording, start: int, stop: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from geopatch.engines.about import About, Widths, about_model
-from geopatch.engines.engine import Contents, Engine, Info, Shortlist
+from geopatch.engines.engine import Contents, Engine, Info, Record, Shortlist
 from geopatch.engines.entry import Entries, Metadata, Value, entries_from
 from geopatch.engines.filters import Filter, Where, as_filter
 
@@ -15,6 +15,7 @@ __all__ = [
     "Filter",
     "Info",
     "Metadata",
+    "Record",
     "Shortlist",
     "Value",
     "Where",

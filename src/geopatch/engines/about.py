@@ -143,7 +143,7 @@ def about_model(model: GeoPatch) -> About:
     config = model.encoder_.config
     return About(
         encoder=digest(model.encoder_),
-        widths=Widths(config.embedding_width, config.max_patches, config.width),
+        widths=Widths(config.embedding_width, config.patches, config.width),
         patch_length=config.patch_length,
         rate_hz=model.rate_hz_,
         length=int(model.card_.data["lengths"][1]),

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.engines import embedded_tokens
+from geopatch.engines.embedded_tokens import EmbeddedTokens, room_for_tokens
 from geopatch.engines.engine import Info, Shortlist, check_queries
 from geopatch.engines.entry import Entries
 from geopatch.engines.exact import Exact
@@ -19,6 +21,7 @@ from geopatch.engines.filters import All, Either, Equal, Filter, Not, kind
 from geopatch.engines.index import Index, Numbers, UnindexedRows, Vectors, build_index, top
 from geopatch.engines.packing import Row
 from geopatch.engines.rows import Rows, chunks, marks, tag_value
+from geopatch.engines.tokens import check_token_queries
 from geopatch.errors import StorageError
 
 INDEX_FROM = 100_000  # below, comparing all entries takes a few milliseconds and is exact
@@ -41,6 +44,7 @@ class Embedded(Exact):
         self._index: Index | None = None
         self._gone: set[int] = set()
         self._unindexed = UnindexedRows(self.about.widths.embedding)
+        self._tokens = EmbeddedTokens(self.rows)
         if not read_only:
             _remove_others(self.folder, self.rows.read("SELECT generation FROM indexed")[0][0])
 
@@ -54,6 +58,18 @@ class Embedded(Exact):
             ids = self._ids(np.concatenate([numbers for numbers, _ in nearest]))
         return [Shortlist(tuple(ids[n] for n in numbers.tolist()), scores) for numbers, scores in nearest]
 
+    def token_shortlist(
+        self, tokens: Vectors, valid: npt.NDArray[np.bool_], k: int, where: Filter | None = None
+    ) -> list[Shortlist]:
+        with self.rows.looking():
+            check_token_queries(tokens, valid, self.about)
+            generation = self.rows.read("SELECT generation FROM indexed")[0][0]
+            self._tokens.refresh(_index_folder(self.folder, generation), generation)
+            allowed = None if where is None else numbers_passing(self.rows, where)
+            nearest = [self._tokens.best(query[known], k, allowed) for query, known in zip(tokens, valid, strict=True)]
+            ids = self._ids(np.concatenate([np.zeros(0, dtype=np.int64), *(numbers for numbers, _ in nearest)]))
+        return [Shortlist(tuple(ids[n] for n in numbers.tolist()), scores) for numbers, scores in nearest]
+
     def count(self, where: Filter | None = None) -> int:
         return self.rows.count() if where is None else len(self._passing(where))
 
@@ -64,7 +80,7 @@ class Embedded(Exact):
 
     def optimize(self) -> None:
         self.rows.vacuum()
-        if self.count() >= INDEX_FROM:
+        if self.count() >= INDEX_FROM or self._tokens_held() >= embedded_tokens.INDEX_FROM:
             self._build()
 
     def info(self) -> Info:
@@ -165,12 +181,18 @@ class Embedded(Exact):
 
         The old folder stays until the next time: a reader may be about to open it.
         """
-        _check_room(self.folder, self.count() * self.about.widths.embedding)
+        windows, widths, last = self.count(), self.about.widths, self.rows.next_number()
+        by_vectors, by_tokens = windows >= INDEX_FROM, self._tokens_held() >= embedded_tokens.INDEX_FROM
+        room = room_for_tokens(windows, widths) if by_tokens else 0
+        _check_room(self.folder, room + (ROOM_PER_VALUE * windows * widths.embedding if by_vectors else 0))
         old, seen = self.rows.read("SELECT generation, (SELECT coalesce(max(at), 0) FROM gone) FROM indexed")[0]
         _remove_others(self.folder, old)
         folder, covered = _index_folder(self.folder, old + 1), Covered()
         try:
-            build_index(folder, covered.counted(self._embeddings(0)), self.about.widths.embedding)
+            if by_vectors:
+                build_index(folder, covered.counted(self._embeddings(0)), widths.embedding)
+            if by_tokens:
+                self._tokens.build(folder, last)
             with self.rows.writing() as connection:
                 values = (old + 1, covered.last, covered.windows)
                 connection.execute("UPDATE indexed SET generation = ?, last = ?, windows = ?", values)
@@ -178,6 +200,9 @@ class Embedded(Exact):
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+
+    def _tokens_held(self) -> int:
+        return self.count() * self.about.widths.patches
 
     def _drop_index(self) -> None:
         if self._index is not None:
@@ -209,9 +234,9 @@ def _index_folder(folder: Path, generation: int) -> Path:
     return folder / f"index-{generation}"
 
 
-def _check_room(folder: Path, values: int) -> None:
+def _check_room(folder: Path, index_bytes: int) -> None:
     """An index maps its files into memory, where a full disk would end the process instead of raising an error."""
-    needed, free = ROOM_AT_LEAST + ROOM_PER_VALUE * values, shutil.disk_usage(folder).free
+    needed, free = ROOM_AT_LEAST + index_bytes, shutil.disk_usage(folder).free
     if free < needed:
         raise StorageError(
             f"gallery {folder}: building the index needs {needed / 1e6:.0f} MB on disk, {free / 1e6:.0f} MB are free; "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Protocol
 
 import numpy as np
@@ -20,14 +21,14 @@ MOST_VALUES = 50
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """The entries nearest to one query by cosine, best first.
+    """The entries nearest to one query by cosine, or by MaxSim of the tokens, best first.
 
     Parameters
     ----------
     ids : tuple of str
         Ids of the entries.
     scores : array of shape (k,)
-        Their cosines.
+        Their cosines, or MaxSim.
     """
 
     ids: tuple[str, ...]
@@ -52,6 +53,8 @@ class Info:
         Entries that the approximate index covers; all others are compared one by one.
     bytes : int
         Size on disk.
+    created, changed : str, default=""
+        When it was made, and when something in it was last changed, as ISO 8601 has it; empty where that is not known.
     """
 
     engine: str
@@ -60,11 +63,23 @@ class Info:
     windows: int
     indexed: int
     bytes: int
+    created: str = ""
+    changed: str = ""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A record with windows in the gallery, from the start of the first to the stop of the last."""
+    """A record with windows in the gallery, from the start of the first to the stop of the last.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    windows : int
+        How many windows it has.
+    start_s, stop_s : float
+        From where to where its windows reach, in seconds.
+    """
 
     name: str
     windows: int
@@ -167,15 +182,40 @@ class Engine(Protocol):
             How many were there.
         """
 
-    def update(self, id: str, metadata: Metadata) -> None:
-        """Give an entry other metadata.
+    def update(self, rows: Mapping[str, Metadata]) -> None:
+        """Give entries other metadata, all in one change.
 
         Parameters
         ----------
-        id : str
-            Id of the entry.
-        metadata : mapping
-            The names and values that replace the old ones.
+        rows : mapping
+            By the id of each entry, the names and values that replace the old ones.
+        """
+
+    def documents(self, kind: str, names: Sequence[str] | None = None) -> dict[str, str]:
+        """Read texts that are kept beside the entries, such as what is known of a record or of a file.
+
+        Parameters
+        ----------
+        kind : str
+            What they are about.
+        names : sequence of str, optional
+            Those of these names; by default all.
+
+        Returns
+        -------
+        dict
+            Texts by name; a name without a text is not there.
+        """
+
+    def write_documents(self, kind: str, texts: Mapping[str, str | None]) -> None:
+        """Keep texts beside the entries, all in one change.
+
+        Parameters
+        ----------
+        kind : str
+            What they are about.
+        texts : mapping
+            New texts by name; None takes a text away.
         """
 
     def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
@@ -258,6 +298,32 @@ class Engine(Protocol):
             One for each query, best first.
         """
 
+    def token_shortlist(
+        self,
+        tokens: npt.NDArray[np.float32],
+        valid: npt.NDArray[np.bool_],
+        k: int,
+        where: Filter | None = None,
+    ) -> list[Shortlist]:
+        """Find for each query the entries of largest MaxSim: the mean over its tokens of the best token of an entry.
+
+        Parameters
+        ----------
+        tokens : array of shape (Q, K, d)
+            Tokens of the queries, unit vectors.
+        valid : array of shape (Q, K)
+            Which of them are no padding.
+        k : int
+            How many entries for each.
+        where : Filter, optional
+            Which entries count; by default all.
+
+        Returns
+        -------
+        list of Shortlist
+            One for each query, best first; its scores are MaxSim.
+        """
+
     def count(self, where: Filter | None = None) -> int:
         """Count the entries that pass the filter.
 
@@ -302,6 +368,15 @@ class Engine(Protocol):
             Ids of distinct entries; all where there are no more.
         """
 
+    def records(self) -> tuple[Record, ...]:
+        """List the records.
+
+        Returns
+        -------
+        tuple of Record
+            In the order of their names.
+        """
+
     def contents(self) -> Contents:
         """Count records and values of metadata.
 
@@ -327,6 +402,7 @@ class Engine(Protocol):
         """Let go of files, connections and the writer's lock."""
 
 
+RECORDS = "SELECT record, count(*), min(start_s), max(stop_s) FROM entry GROUP BY record"
 # Steps from one value of an indexed column to the next, instead of reading a row for each entry.
 DISTINCT_CHANNELS = """
 WITH RECURSIVE layout(channels) AS (
@@ -336,6 +412,15 @@ WITH RECURSIVE layout(channels) AS (
     WHERE layout.channels IS NOT NULL)
 SELECT channels FROM layout WHERE channels IS NOT NULL
 """
+
+
+CREATED, CHANGED = "created", "changed"  # documents about the gallery itself
+OF_GALLERY = "gallery"
+
+
+def now() -> str:
+    """This moment as galleries note it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def spread_numbers(first: int, last: int, count: int) -> list[int]:
@@ -370,8 +455,12 @@ def contents_from(
     by_name: dict[str, list[tuple[Value, int]]] = defaultdict(list)
     for name, value, count in values:
         by_name[name].append((value, int(count)))
-    rows = (Record(name, int(count), float(start), float(stop)) for name, count, start, stop in sorted(records))
-    return Contents(tuple(rows), tuple(_field(name, by_name[name]) for name in sorted(by_name)))
+    return Contents(records_from(records), tuple(_field(name, by_name[name]) for name in sorted(by_name)))
+
+
+def records_from(records: Iterable[tuple[str, int, float, float]]) -> tuple[Record, ...]:
+    """From a row for each record: name, windows, start and stop."""
+    return tuple(Record(name, int(count), float(start), float(stop)) for name, count, start, stop in sorted(records))
 
 
 def _field(name: str, values: list[tuple[Value, int]]) -> Field:

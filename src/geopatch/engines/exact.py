@@ -5,18 +5,19 @@ Slow and obviously right: the other engines are tested against it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines.about import About
-from geopatch.engines.engine import Contents, Info, Shortlist, check_queries
+from geopatch.engines.engine import CHANGED, CREATED, OF_GALLERY, Contents, Info, Record, Shortlist, check_queries
 from geopatch.engines.entry import Channels, Entries, Metadata
 from geopatch.engines.filters import Filter
 from geopatch.engines.folder import create_file, lock_folder, upgrade_file
 from geopatch.engines.rows import Rows
+from geopatch.engines.tokens import check_token_queries, maxsims
 from geopatch.errors import ExistsError, GalleryError
 from geopatch.storage import atomic_folder
 
@@ -75,8 +76,14 @@ class Exact:
     def remove(self, ids: Sequence[str]) -> int:
         return self.rows.remove(ids)
 
-    def update(self, id: str, metadata: Metadata) -> None:
-        self.rows.update(id, metadata)
+    def update(self, rows: Mapping[str, Metadata]) -> None:
+        self.rows.update(rows)
+
+    def documents(self, kind: str, names: Sequence[str] | None = None) -> dict[str, str]:
+        return self.rows.documents(kind, names)
+
+    def write_documents(self, kind: str, texts: Mapping[str, str | None]) -> None:
+        self.rows.write_documents(kind, texts)
 
     def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
         return self.rows.fetch(ids, with_windows)
@@ -102,6 +109,18 @@ class Exact:
                 best = [_merged(old, entries.ids, row, k) for old, row in zip(best, scores, strict=True)]
         return best
 
+    def token_shortlist(
+        self, tokens: npt.NDArray[np.float32], valid: npt.NDArray[np.bool_], k: int, where: Filter | None = None
+    ) -> list[Shortlist]:
+        best = [Shortlist((), np.zeros(0, np.float32)) for _ in tokens]
+        with self.rows.looking():
+            check_token_queries(tokens, valid, self.about)
+            for entries in self.scan(SCAN_BATCH, where):
+                for n, (query, known) in enumerate(zip(tokens, valid, strict=True)):
+                    scores = maxsims(query[known], entries.tokens, entries.valid)
+                    best[n] = _merged(best[n], entries.ids, scores, k)
+        return best
+
     def count(self, where: Filter | None = None) -> int:
         return self.rows.count() if where is None else sum(len(part) for part in self.scan(SCAN_BATCH, where))
 
@@ -114,6 +133,9 @@ class Exact:
     def sample(self, count: int) -> tuple[str, ...]:
         return self.rows.sample(count)
 
+    def records(self) -> tuple[Record, ...]:
+        return self.rows.records()
+
     def contents(self) -> Contents:
         return self.rows.contents()
 
@@ -122,7 +144,9 @@ class Exact:
 
     def info(self) -> Info:
         size = sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
-        return Info(self.name, str(self.folder), self.refresh(), self.count(), 0, size)
+        when = self.documents(OF_GALLERY)
+        times = when.get(CREATED, ""), when.get(CHANGED, "")
+        return Info(self.name, str(self.folder), self.refresh(), self.count(), 0, size, *times)
 
     def close(self) -> None:
         self.rows.close()

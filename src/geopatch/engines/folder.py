@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from geopatch.engines.about import About, upgraded_fields
+from geopatch.engines.engine import CREATED, OF_GALLERY, now
 from geopatch.engines.packing import dump_channels, unpack_window
 from geopatch.errors import GalleryError, LockedError, NotFoundError, StorageError
 
@@ -34,6 +35,11 @@ BUSY_MS = 10_000
 # empty where there are none. The column `told` has its name from format 1: there any version looks for the format.
 # `model` has a row where the gallery holds its model; galleries made before it did have no such table.
 MODEL_TABLE = "CREATE TABLE IF NOT EXISTS model (checkpoint BLOB NOT NULL)"
+# `document` keeps texts beside the entries, by what they are about and its name; it is made when first written to.
+DOCUMENT_TABLE = (
+    "CREATE TABLE IF NOT EXISTS document (kind TEXT NOT NULL, name TEXT NOT NULL, content TEXT NOT NULL, "
+    "PRIMARY KEY (kind, name)) WITHOUT ROWID"
+)
 ADD_CHANNELS = "ALTER TABLE entry ADD COLUMN channels TEXT NOT NULL DEFAULT ''"
 INDEX_CHANNELS = "CREATE INDEX entry_channels ON entry (channels)"
 SCHEMA = f"""
@@ -47,6 +53,7 @@ CREATE TABLE gone (at INTEGER PRIMARY KEY AUTOINCREMENT, n INTEGER NOT NULL);
 CREATE TABLE indexed (generation INTEGER NOT NULL, last INTEGER NOT NULL, windows INTEGER NOT NULL);
 INSERT INTO indexed VALUES (0, 0, 0);
 {MODEL_TABLE};
+{DOCUMENT_TABLE};
 {ADD_CHANNELS};
 {INDEX_CHANNELS};
 """
@@ -62,6 +69,7 @@ def create_file(folder: Path, about: About, engine: str, model: bytes | None) ->
             connection.executescript(f"BEGIN; {SCHEMA}")
             connection.execute("INSERT INTO about VALUES (?, ?)", (engine, about_text(about)))
             write_model(connection, model)
+            write_document(connection, OF_GALLERY, CREATED, now())
             connection.execute("COMMIT")
         finally:
             connection.close()
@@ -77,6 +85,14 @@ def write_model(connection: sqlite3.Connection, model: bytes | None) -> None:
     connection.execute("DELETE FROM model")
     if model is not None:
         connection.execute("INSERT INTO model VALUES (?)", (model,))
+
+
+def write_document(connection: sqlite3.Connection, kind: str, name: str, content: str | None) -> None:
+    """Put a text in the place of the one of that name; None takes it away."""
+    connection.execute(DOCUMENT_TABLE)
+    connection.execute("DELETE FROM document WHERE kind = ? AND name = ?", (kind, name))
+    if content is not None:
+        connection.execute("INSERT INTO document VALUES (?, ?, ?)", (kind, name, content))
 
 
 def engine_of(folder: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -62,6 +63,16 @@ def token_row(entries: Entries, n: int) -> Row:
     return tokens, entries.valid[n].tobytes(), patch_s
 
 
+def token_arrays(
+    rows: Sequence[Row], about: About
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    """Numbers (N,), tokens (N, K, d) and which are valid (N, K) from rows of a number and what `token_row` packs."""
+    count, widths = len(rows), about.widths
+    numbers = np.asarray([row[0] for row in rows], dtype=np.int64)
+    tokens = _array([row[1] for row in rows], "<f4", (count, widths.patches, widths.token))
+    return numbers, tokens, _array([row[2] for row in rows], "?", (count, widths.patches))
+
+
 def dump(metadata: Metadata) -> str:
     return json.dumps(dict(metadata), ensure_ascii=False)
 
@@ -81,12 +92,16 @@ def pack_window(signal: Signal | None) -> bytes | None:
         return None
     anchors = None if signal.anchors is None else signal.anchors.tolist()
     header = [signal.id, signal.rate_hz, signal.channels, signal.record, signal.start_s, *signal.values.shape, anchors]
+    header += [signal.start_time and signal.start_time.isoformat(), signal.units]
     values = signal.values.T.astype("<f4").copy().view(np.uint8).reshape(-1, 4).T.tobytes()
     return zlib.compress(json.dumps(header).encode() + b"\n" + values, level=1)
 
 
 def unpack_window(blob: bytes | None) -> Signal | None:
-    """A window from its bytes, also those of format 1: without anchors, and with 1 Hz where no rate was known."""
+    """A window from its bytes, also those of format 1: without anchors, and with 1 Hz where no rate was known.
+
+    Windows of earlier versions have neither a wall-clock time nor units.
+    """
     if blob is None:
         return None
     header, _, values = zlib.decompress(blob).partition(b"\n")
@@ -94,4 +109,6 @@ def unpack_window(blob: bytes | None) -> Signal | None:
     columns = np.frombuffer(values, np.uint8).reshape(4, -1).T.copy().view("<f4").reshape(width, samples)
     if not rest:
         rate_hz = None if rate_hz == 1 else rate_hz
-    return Signal(columns.T, id, rate_hz, tuple(channels), record, start_s, rest[0] if rest else None)
+    anchors, start_time, units = (*rest, None, None, None)[:3]
+    start_time = None if start_time is None else datetime.fromisoformat(start_time)
+    return Signal(columns.T, id, rate_hz, tuple(channels), record, start_s, anchors, start_time, units)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from geopatch.engines.about import About
+from geopatch.engines.backup import Report, backup_file, restore_file
 from geopatch.engines.engine import Engine
 from geopatch.engines.folder import engine_of
 from geopatch.errors import GalleryError
@@ -47,6 +48,26 @@ def upgrade_engine(place: Place) -> bool:
     """Bring an older gallery to the present format; false where it has that already."""
     scheme, rest = _split(place)
     return bool(_engine(_stored(scheme, rest)).upgrade(rest))
+
+
+def backup_engine(place: Place, path: Path, report: Report | None = None) -> int:
+    """Write the gallery of a folder to one file, also while it is used, and say how many bytes that has."""
+    return backup_file(_folder(place), path, report)
+
+
+def restore_engine(path: Path, place: Place) -> None:
+    """A new gallery of a folder from a backup, or one that is there brought to what the backup holds."""
+    restore_file(path, _folder(place))
+
+
+def _folder(place: Place) -> Path:
+    scheme, rest = _split(place)
+    if scheme not in FOLDERS:
+        raise GalleryError(
+            "a gallery on a server is backed up with the server's own tools, such as pg_dump; or copy it to a folder: "
+            "geopatch gallery copy"
+        )
+    return Path(rest).expanduser()
 
 
 def _split(place: Place) -> tuple[str, str]:

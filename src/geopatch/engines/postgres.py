@@ -8,46 +8,42 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.engines.about import About, check_encoder, upgraded_fields
+from geopatch.engines.about import About, check_encoder
 from geopatch.engines.engine import (
+    CHANGED,
+    CREATED,
     DISTINCT_CHANNELS,
+    OF_GALLERY,
+    RECORDS,
     Contents,
     Info,
+    Record,
     Shortlist,
     check_queries,
     check_rewritten,
     contents_from,
+    now,
+    records_from,
     spread_numbers,
     unknown_id,
 )
 from geopatch.engines.entry import Channels, Entries, Metadata
 from geopatch.engines.filters import Filter
-from geopatch.engines.packing import (
-    Row,
-    as_entries,
-    detail_row,
-    dump,
-    dump_channels,
-    entry_row,
-    load_channels,
-    token_row,
-    unpack_window,
-)
+from geopatch.engines.packing import Row, as_entries, dump, load_channels
+from geopatch.engines.postgres_rows import insert_row, rewrite_entries, scores_of, unpack_embedding, upgrade_rows
 from geopatch.engines.postgres_sql import (
-    ADD_CHANNELS,
     ANY_WIDTH,
     COLUMNS,
     INDEX,
-    INDEX_CHANNELS,
     INSERT,
-    REWRITE,
+    NEXT_TO,
     SCHEMA,
     Address,
     condition,
@@ -55,20 +51,15 @@ from geopatch.engines.postgres_sql import (
     enter,
     one_line_errors,
     take_lock,
+    write_document,
     write_model,
 )
+from geopatch.engines.postgres_tokens import PostgresTokens
+from geopatch.engines.tokens import check_token_queries
 from geopatch.errors import GalleryError
 
-UPGRADE_BATCH = 1000
 INDEX_FROM = 100_000  # below, comparing all entries is quick and exact
 CANDIDATES_SEARCHING, MOST_CANDIDATES = 512, 1000
-
-
-# The entry next to each of several numbers.
-NEXT_TO = """
-SELECT near.id FROM unnest(%s::bigint[]) AS wanted(n)
-CROSS JOIN LATERAL (SELECT id FROM entry WHERE entry.n >= wanted.n ORDER BY entry.n LIMIT 1) AS near
-"""
 
 
 class Postgres:
@@ -80,6 +71,7 @@ class Postgres:
         self.place = Address.from_url(url)
         self._read_only = read_only
         self._connection: Any = None
+        self._tokens = PostgresTokens()
         self._lock = threading.RLock()  # threads take turns: a connection holds one transaction
         try:
             self._about = self.refresh()
@@ -101,6 +93,7 @@ class Postgres:
                     connection.execute(SCHEMA)
                     connection.execute("INSERT INTO about VALUES (%s)", (json.dumps(about.as_dict()),))
                     write_model(connection, model)
+                    write_document(connection, OF_GALLERY, CREATED, now())
             finally:
                 connection.close()
 
@@ -114,7 +107,7 @@ class Postgres:
                 enter(connection, place)
                 take_lock(connection, place)
                 with connection.transaction():
-                    return _upgrade(connection)
+                    return upgrade_rows(connection)
             finally:
                 connection.close()
 
@@ -127,8 +120,7 @@ class Postgres:
         return self._about
 
     def model(self) -> bytes | None:
-        there = self._rows("SELECT to_regclass(%s) IS NOT NULL", [f"{self.place.schema}.model"])[0][0]
-        rows = self._rows("SELECT checkpoint FROM model") if there else []
+        rows = self._rows("SELECT checkpoint FROM model") if self._has_table("model") else []
         return bytes(rows[0][0]) if rows else None
 
     def rewrite(self, about: About, model: bytes | None, batches: Iterable[Entries]) -> None:
@@ -140,14 +132,14 @@ class Postgres:
             connection.execute("DROP INDEX IF EXISTS entry_embedding")
             connection.execute(ANY_WIDTH)
         with self._writing() as connection:
-            rewritten = sum(_rewrite(connection, batch, about) for batch in batches)
+            rewritten = sum(rewrite_entries(connection, batch, about) for batch in batches)
             check_rewritten(rewritten, self.count(), self.place)
             connection.execute("UPDATE about SET told = %s", (json.dumps(about.as_dict()),))
             write_model(connection, model)
         self.refresh()
 
     def put(self, entries: Entries) -> None:
-        rows = [_row(entries, n) for n in range(len(entries))]
+        rows = [insert_row(entries, n) for n in range(len(entries))]
         with self._writing() as connection:
             check_encoder(self.refresh(), entries.encoder, "these entries")
             connection.execute("DELETE FROM entry WHERE id = ANY(%s)", (list(entries.ids),))
@@ -157,12 +149,30 @@ class Postgres:
         with self._writing() as connection:
             return int(connection.execute("DELETE FROM entry WHERE id = ANY(%s)", (list(ids),)).rowcount)
 
-    def update(self, id: str, metadata: Metadata) -> None:
+    def update(self, rows: Mapping[str, Metadata]) -> None:
+        change = "UPDATE entry SET metadata = %s, tags = %s::jsonb WHERE id = %s"
         with self._writing() as connection:
-            text = dump(metadata)
-            change = "UPDATE entry SET metadata = %s, tags = %s::jsonb WHERE id = %s"
-            if not connection.execute(change, (text, text, id)).rowcount:
-                raise unknown_id(self.place, id)
+            for id, metadata in rows.items():
+                text = dump(metadata)
+                if not connection.execute(change, (text, text, id)).rowcount:
+                    raise unknown_id(self.place, id)
+
+    def documents(self, kind: str, names: Sequence[str] | None = None) -> dict[str, str]:
+        if not self._has_table("document"):
+            return {}
+        query = "SELECT name, content FROM document WHERE kind = %s"
+        if names is None:
+            return dict(self._rows(f"{query} ORDER BY name", [kind]))
+        return dict(self._rows(f"{query} AND name = ANY(%s)", [kind, list(names)]))
+
+    def write_documents(self, kind: str, texts: Mapping[str, str | None]) -> None:
+        with self._writing() as connection:
+            for name, content in texts.items():
+                write_document(connection, kind, name, content)
+
+    def _has_table(self, name: str) -> bool:
+        """Galleries of earlier versions lack those that came later."""
+        return bool(self._rows("SELECT to_regclass(%s) IS NOT NULL", [f"{self.place.schema}.{name}"])[0][0])
 
     def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
         columns = COLUMNS if with_windows else COLUMNS.replace("kept_window", "NULL")
@@ -196,7 +206,15 @@ class Postgres:
             connection.execute(f"SET LOCAL hnsw.ef_search = {min(max(k, CANDIDATES_SEARCHING), MOST_CANDIDATES)}")
             connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")  # until k pass the filter
             hits = [connection.execute(query, (vector, *values, vector, k)).fetchall() for vector in embedding]
-        return [Shortlist(tuple(row[0] for row in rows), _scores(rows)) for rows in hits]
+        return [Shortlist(tuple(row[0] for row in rows), scores_of(rows)) for rows in hits]
+
+    def token_shortlist(
+        self, tokens: npt.NDArray[np.float32], valid: npt.NDArray[np.bool_], k: int, where: Filter | None = None
+    ) -> list[Shortlist]:
+        with self._looking() as connection:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            check_token_queries(tokens, valid, self.refresh())
+            return self._tokens.shortlists(connection, self.about, tokens, valid, k, where)
 
     def count(self, where: Filter | None = None) -> int:
         sql, values = condition(where)
@@ -216,8 +234,11 @@ class Postgres:
         rows = self._rows(NEXT_TO, [spread_numbers(first, last, count)])
         return tuple(dict.fromkeys(id for (id,) in rows))
 
+    def records(self) -> tuple[Record, ...]:
+        return records_from(self._rows(RECORDS))
+
     def contents(self) -> Contents:
-        records = self._rows("SELECT record, count(*), min(start_s), max(stop_s) FROM entry GROUP BY record")
+        records = self._rows(RECORDS)
         values = self._rows("SELECT key, value, count(*) FROM entry, jsonb_each(tags) GROUP BY key, value")
         return contents_from(records, values)
 
@@ -233,7 +254,9 @@ class Postgres:
         query = "SELECT pg_total_relation_size('entry'), to_regclass('entry_embedding') IS NOT NULL"
         size, indexed = self._rows(query)[0]
         windows = self.count()
-        return Info(self.name, str(self.place), self.refresh(), windows, windows if indexed else 0, int(size))
+        when = self.documents(OF_GALLERY)
+        times = when.get(CREATED, ""), when.get(CHANGED, "")
+        return Info(self.name, str(self.place), self.refresh(), windows, windows if indexed else 0, int(size), *times)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -242,7 +265,7 @@ class Postgres:
             self._connection = None
 
     def _entries(self, rows: list[Row]) -> Entries:
-        plain = [(*row[:7], _embedding(row[7]), *row[8:-1]) for row in rows]
+        plain = [(*row[:7], unpack_embedding(row[7]), *row[8:-1]) for row in rows]
         about = self.about
         if rows and rows[0][-1] != about.encoder:
             about = self.refresh()
@@ -268,6 +291,7 @@ class Postgres:
             raise GalleryError(f"gallery {self.place} was opened read-only; open it for writing")
         with self._looking() as connection:
             yield connection
+            write_document(connection, OF_GALLERY, CHANGED, now())
 
     def _ready(self) -> Any:
         """A connection that works, for a writer with the lock."""
@@ -283,47 +307,3 @@ class Postgres:
                 raise
             self._connection = connection
         return self._connection
-
-
-def _upgrade(connection: Any) -> bool:
-    fields = json.loads(connection.execute("SELECT told FROM about").fetchone()[0])
-    if fields.get("format") != 1:
-        return False
-    indexed = connection.execute("SELECT to_regclass('entry_embedding') IS NOT NULL").fetchone()[0]
-    connection.execute("DROP INDEX IF EXISTS entry_embedding")  # else every changed row would be indexed again
-    connection.execute(ADD_CHANNELS)
-    query, last = "SELECT n, kept_window FROM entry WHERE n > %s AND kept_window IS NOT NULL ORDER BY n LIMIT %s", 0
-    while rows := connection.execute(query, (last, UPGRADE_BATCH)).fetchall():
-        last = rows[-1][0]
-        windows = ((n, unpack_window(blob)) for n, blob in rows)
-        named = [(dump_channels(window.channels), n) for n, window in windows if window is not None and window.channels]
-        connection.cursor().executemany("UPDATE entry SET channels = %s WHERE n = %s", named)
-    connection.execute(INDEX_CHANNELS)
-    if indexed:
-        width = int(fields["widths"]["embedding"])
-        connection.execute(INDEX.format(width=width))
-    connection.execute("UPDATE about SET told = %s", (json.dumps(upgraded_fields(fields)),))
-    return True
-
-
-def _rewrite(connection: Any, entries: Entries, about: About) -> int:
-    """Give entries that are there other vectors; how many are there."""
-    check_encoder(about, entries.encoder, "these entries")
-    rows = [(entries.embedding[n], *token_row(entries, n), id) for n, id in enumerate(entries.ids)]
-    cursor = connection.cursor()
-    cursor.executemany(REWRITE, rows)
-    return int(cursor.rowcount)
-
-
-def _embedding(sent: bytes) -> bytes:
-    """Little-endian numbers from what pgvector sends: the width in four bytes, and big-endian numbers."""
-    return np.frombuffer(sent, dtype=">f4", offset=4).astype("<f4").tobytes()
-
-
-def _row(entries: Entries, n: int) -> Row:
-    *place, metadata, channels, _ = entry_row(entries, n)
-    return (*place, metadata, channels, metadata, entries.embedding[n], *detail_row(entries, n))
-
-
-def _scores(rows: list[Row]) -> npt.NDArray[np.float32]:
-    return np.asarray([row[1] for row in rows], dtype=np.float32)

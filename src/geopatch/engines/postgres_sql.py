@@ -38,6 +38,11 @@ INSERT = (
     "INSERT INTO entry (id, record, start_s, stop_s, metadata, channels, tags, embedding, tokens, valid, patch_s, "
     "kept_window) VALUES (%s, %s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s, %s, %s)"
 )
+# The entry next to each of several numbers.
+NEXT_TO = """
+SELECT near.id FROM unnest(%s::bigint[]) AS wanted(n)
+CROSS JOIN LATERAL (SELECT id FROM entry WHERE entry.n >= wanted.n ORDER BY entry.n LIMIT 1) AS near
+"""
 REWRITE = "UPDATE entry SET embedding = %s, tokens = %s, valid = %s, patch_s = %s WHERE id = %s"
 # `tags` repeats the metadata in the form that is filtered; `metadata` is the text as it came, to the last digit.
 # `channels` are the channel names as JSON. The column `told` keeps its name of format 1: any version looks there first.
@@ -45,6 +50,10 @@ REWRITE = "UPDATE entry SET embedding = %s, tokens = %s, valid = %s, patch_s = %
 # that a rewrite can give it another; the index has one, and queries name it.
 ADD_CHANNELS = "ALTER TABLE entry ADD COLUMN channels TEXT NOT NULL DEFAULT ''"
 INDEX_CHANNELS = "CREATE INDEX entry_channels ON entry (channels)"
+DOCUMENT_TABLE = (
+    "CREATE TABLE IF NOT EXISTS document (kind TEXT NOT NULL, name TEXT NOT NULL, content TEXT NOT NULL, "
+    "PRIMARY KEY (kind, name))"
+)
 MODEL_TABLE = "CREATE TABLE IF NOT EXISTS model (checkpoint BYTEA NOT NULL)"
 SCHEMA = f"""
 CREATE TABLE about (told TEXT NOT NULL);
@@ -58,6 +67,7 @@ CREATE INDEX entry_tags ON entry USING gin (tags jsonb_path_ops);
 {ADD_CHANNELS};
 {INDEX_CHANNELS};
 {MODEL_TABLE};
+{DOCUMENT_TABLE};
 """
 INDEX = "CREATE INDEX IF NOT EXISTS entry_embedding ON entry USING hnsw ((embedding::vector({width})) vector_ip_ops)"
 # Galleries made before have a width there. No row is touched.
@@ -192,6 +202,14 @@ def write_model(connection: Any, model: bytes | None) -> None:
     connection.execute("DELETE FROM model")
     if model is not None:
         connection.execute("INSERT INTO model VALUES (%s)", (model,))
+
+
+def write_document(connection: Any, kind: str, name: str, content: str | None) -> None:
+    """Put a text in the place of the one of that name; None takes it away."""
+    connection.execute(DOCUMENT_TABLE)
+    connection.execute("DELETE FROM document WHERE kind = %s AND name = %s", (kind, name))
+    if content is not None:
+        connection.execute("INSERT INTO document VALUES (%s, %s, %s)", (kind, name, content))
 
 
 def condition(where: Filter | None) -> Condition:

@@ -8,22 +8,28 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from geopatch.engines.about import About, check_encoder
 from geopatch.engines.engine import (
+    CHANGED,
     DISTINCT_CHANNELS,
+    OF_GALLERY,
+    RECORDS,
     Contents,
+    Record,
     check_rewritten,
     contents_from,
+    now,
+    records_from,
     spread_numbers,
     unknown_id,
 )
 from geopatch.engines.entry import Channels, Entries, Metadata, Value
-from geopatch.engines.folder import about_text, connect, one_line_errors, write_model
+from geopatch.engines.folder import about_text, connect, one_line_errors, write_document, write_model
 from geopatch.engines.packing import (
     Row,
     as_entries,
@@ -73,8 +79,7 @@ class Rows:
 
     def model(self) -> bytes | None:
         with self.looking():
-            there = self.read("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'model'")
-            rows = self.read("SELECT checkpoint FROM model") if there else []
+            rows = self.read("SELECT checkpoint FROM model") if self._has_table("model") else []
         return bytes(rows[0][0]) if rows else None
 
     def rewrite(self, about: About, model: bytes | None, batches: Iterable[Entries]) -> None:
@@ -89,27 +94,47 @@ class Rows:
         self.refresh()
 
     def put(self, entries: Entries) -> None:
+        packed = [(entry_row(entries, n), detail_row(entries, n)) for n in range(len(entries))]  # others may go on
         with self.writing() as connection:
             check_encoder(self.refresh(), entries.encoder, "these entries")
             _delete(connection, entries.ids)
-            for n in range(len(entries)):
-                place = _insert(connection, entry_row(entries, n))
-                connection.execute(INSERT_DETAIL, (place, *detail_row(entries, n)))
+            for entry, detail in packed:
+                connection.execute(INSERT_DETAIL, (_insert(connection, entry), *detail))
 
     def remove(self, ids: Sequence[str]) -> int:
         with self.writing() as connection:
             return _delete(connection, ids)
 
-    def update(self, id: str, metadata: Metadata) -> None:
-        """The entry moves to a new n: whoever remembers the old one sees that it is gone."""
+    def update(self, rows: Mapping[str, Metadata]) -> None:
+        """The entries move to a new n: whoever remembers the old one sees that it is gone."""
         with self.writing() as connection:
-            stored = connection.execute(f"SELECT n, {ENTRY} FROM entry WHERE id = ?", (id,)).fetchone()
-            if stored is None:
-                raise unknown_id(self.folder, id)
-            old, *row = stored
-            _delete_entry(connection, old, row)
-            place = _insert(connection, (*row[:4], dump(metadata), *row[5:]))
-            connection.execute("UPDATE detail SET n = ? WHERE n = ?", (place, old))
+            for id, metadata in rows.items():
+                stored = connection.execute(f"SELECT n, {ENTRY} FROM entry WHERE id = ?", (id,)).fetchone()
+                if stored is None:
+                    raise unknown_id(self.folder, id)
+                old, *row = stored
+                _delete_entry(connection, old, row)
+                place = _insert(connection, (*row[:4], dump(metadata), *row[5:]))
+                connection.execute("UPDATE detail SET n = ? WHERE n = ?", (place, old))
+
+    def documents(self, kind: str, names: Sequence[str] | None = None) -> dict[str, str]:
+        with self.looking():
+            if not self._has_table("document"):
+                return {}
+            if names is None:
+                return dict(self.read("SELECT name, content FROM document WHERE kind = ? ORDER BY name", (kind,)))
+            query = "SELECT name, content FROM document WHERE kind = ? AND name IN"
+            parts = (self.read(f"{query} ({marks(chunk)})", (kind, *chunk)) for chunk in chunks(names))
+            return {name: content for part in parts for name, content in part}
+
+    def write_documents(self, kind: str, texts: Mapping[str, str | None]) -> None:
+        with self.writing() as connection:
+            for name, content in texts.items():
+                write_document(connection, kind, name, content)
+
+    def _has_table(self, name: str) -> bool:
+        """Galleries of earlier versions lack those that came later."""
+        return bool(self.read("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)))
 
     def fetch(self, ids: Sequence[str], with_windows: bool = True) -> Entries:
         rows: dict[str, Row] = {}
@@ -172,9 +197,12 @@ class Rows:
             query = "SELECT id FROM entry WHERE n >= ? ORDER BY n LIMIT 1"
             return tuple(dict.fromkeys(self.read(query, (n,))[0][0] for n in spread_numbers(first, last, count)))
 
+    def records(self) -> tuple[Record, ...]:
+        return records_from(self.read(RECORDS))
+
     def contents(self) -> Contents:
         with self.looking():
-            records = self.read("SELECT record, count(*), min(start_s), max(stop_s) FROM entry GROUP BY record")
+            records = self.read(RECORDS)
             counted = self.read(f"SELECT name, value, count(*) FROM tag WHERE {NO_PLACE} GROUP BY name, value")
         values = ((name, value == b"\1" if isinstance(value, bytes) else value, n) for name, value, n in counted)
         return contents_from(records, values)
@@ -204,6 +232,7 @@ class Rows:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                write_document(self._connection, OF_GALLERY, CHANGED, now())
                 self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:

@@ -115,8 +115,18 @@ class Row:
         return dataclasses.asdict(self)
 
 
-NOT_CONFIG = ("seed", "channels", "length")  # the seed stands in the row itself, the others come from the data
-BEFORE = {"halves": ("learned",), "robust_to": ()}  # what version 0.1 did, whose digests know no such setting
+NOT_CONFIG = (
+    "seed",
+    "channels",
+    "length",
+    "patch_count",
+)  # the seed stands in the row itself, the others come from the data
+BEFORE = {  # what was done before there was such a setting, so that digests stay
+    "halves": ("learned",),
+    "robust_to": (),
+    "patch_budget": 64,
+    "bands": False,
+}
 
 
 def config_digest(*configs: Any) -> str:

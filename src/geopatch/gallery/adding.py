@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from geopatch.data.collection import UNKNOWN
+from geopatch.data.front_end import FrontEnd
 from geopatch.data.recording import Recording, WindowConfig, cut_windows
 from geopatch.engines.about import About, check_encoder
 from geopatch.engines.engine import Engine
 from geopatch.engines.entry import Channels, Entries, Metadata, entries_from, fitting_layout
-from geopatch.errors import ExistsError, GalleryError
-from geopatch.gallery.store import BATCH, shown
+from geopatch.errors import ExistsError, GalleryError, one_of
+from geopatch.gallery.facts import RECORD, RecordFacts
+from geopatch.gallery.store import BATCH, Report, shown
 from geopatch.inputs import as_signals, has_ids
 from geopatch.signal import LazySignals, Signal
 
@@ -31,7 +35,10 @@ class Batches:
     load_model: Callable[[], GeoPatch | None]  # called where signals are to be encoded
     existing: str  # what happens to an id that is there already: error | replace | skip
     keep_windows: bool
+    keep_metadata: bool  # of entries that are replaced
     layouts: list[Channels] = field(default_factory=list)
+    new_facts: dict[str, str | None] = field(default_factory=dict)  # of records, not yet written
+    _seen: set[str] = field(default_factory=set)
 
     def of(self, items: Any, metadata: Iterable[Metadata] | None) -> Iterator[Entries]:
         """Batches of entries or signals, which may be an iterator of either."""
@@ -106,6 +113,7 @@ class Batches:
                 "a gallery needs its model to take signals; open it with model=GeoPatch.load(folder), or --model"
             )
         about, order = self.engine.about, tuple(getattr(model, "channels_", None) or ())
+        front = FrontEnd.of(model) or FrontEnd()
         self.layouts = list(self.engine.layouts())
         rows = None if metadata is None else iter(metadata)
         while batch := list(islice(signals, BATCH)):
@@ -114,12 +122,31 @@ class Batches:
                 raise GalleryError("expected a row of metadata for each signal, got fewer rows than signals")
             wanted = self._wanted([signal.id for signal in batch])
             if wanted:
-                chosen = [self._arranged(batch[n].at_rate(about.rate_hz), order) for n in wanted]
-                kept = [texts[n] for n in wanted]
+                chosen = [self._arranged(front.framed(batch[n]).at_rate(about.rate_hz), order) for n in wanted]
+                self._note_records(chosen)
+                kept = self._with_old([batch[n].id for n in wanted], [texts[n] for n in wanted])
                 encoding = model.encode(chosen)
                 yield entries_from(encoding, chosen, about, metadata=kept, keep_windows=self.keep_windows)
         if rows is not None and next(rows, None) is not None:
             raise GalleryError("expected a row of metadata for each signal, got more rows than signals")
+
+    def _note_records(self, signals: Sequence[Signal]) -> None:
+        """When each record began, and its units, where a window of it says so."""
+        for signal in signals:
+            name = signal.record or signal.id
+            if name not in self._seen and (signal.start_time is not None or signal.units is not None):
+                start = signal.start_time and signal.start_time - timedelta(seconds=signal.start_s)
+                self.new_facts[name] = RecordFacts(start, signal.units or ()).as_text()
+            self._seen.add(name)
+
+    def _with_old(self, ids: Sequence[str], rows: list[Metadata]) -> list[Metadata]:
+        """Metadata of entries that are replaced stays where none was given for them."""
+        known = self.engine.known(ids) if self.keep_metadata and self.existing == "replace" else ()
+        there = [id for id in ids if id in known]
+        if not there:
+            return rows
+        old = dict(zip(there, self.engine.fetch(there, with_windows=False).metadata, strict=True))
+        return [{**old.get(id, {}), **row} for id, row in zip(ids, rows, strict=True)]
 
     def _arranged(self, signal: Signal, order: Channels) -> Signal:
         """Channels in the order of the model's, or of windows with the same names that are there already."""
@@ -131,6 +158,59 @@ class Batches:
             self.layouts.append(signal.channels)
             return signal
         return signal.arranged(layout)
+
+
+class Target(Protocol):
+    """A gallery, as far as writing to it is concerned."""
+
+    engine: Engine
+
+    @property
+    def model(self) -> GeoPatch | None: ...
+
+
+def write_signals(
+    gallery: Target,
+    items: Any,
+    metadata: Iterable[Metadata] | None,
+    *,
+    existing: str = "error",
+    keep_windows: bool = True,
+    keep_metadata: bool = False,
+    report: Report | None = None,
+) -> int:
+    """Encode signals and write them, or entries, a batch at a time; `Gallery.add` says more.
+
+    With `keep_metadata`, what is replaced keeps the metadata that it had where the new one says nothing.
+    """
+    one_of("existing", existing, EXISTING)
+    batches = Batches(gallery.engine, lambda: gallery.model, existing, keep_windows, keep_metadata)
+    written = 0
+    for size in _written(gallery.engine, batches, items, metadata):
+        written += size
+        if report is not None:
+            report(written)
+    return written
+
+
+def _written(engine: Engine, batches: Batches, items: Any, metadata: Iterable[Metadata] | None) -> Iterator[int]:
+    """The size of each batch when it is on disk; the next one is encoded while it is written."""
+
+    def write(batch: Entries, facts: dict[str, str | None]) -> int:
+        if facts:
+            engine.write_documents(RECORD, facts)
+        engine.put(batch)
+        return len(batch)
+
+    with ThreadPoolExecutor(1, "geopatch-adding") as thread:
+        pending: Future[int] | None = None
+        for batch in batches.of(items, metadata):
+            facts, batches.new_facts = batches.new_facts, {}
+            if pending is not None:
+                yield pending.result()
+            pending = thread.submit(write, batch, facts)
+        if pending is not None:
+            yield pending.result()
 
 
 @dataclass(frozen=True)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from geopatch.data.front_end import CARD_FIELD, FrontEnd
 from geopatch.data.recording import Recording, WindowConfig
 from geopatch.engines.about import About, about_model, check_encoder
 from geopatch.engines.engine import Engine
 from geopatch.engines.entry import Metadata
+from geopatch.engines.filters import as_filter
 from geopatch.engines.place import Place, create_engine, open_engine, upgrade_engine
-from geopatch.errors import GalleryError, one_of
-from geopatch.gallery.adding import EXISTING, Batches, cut_recording
+from geopatch.errors import GalleryError
+from geopatch.gallery.adding import cut_recording, write_signals
 from geopatch.gallery.refit import StoredWindows, encoded_anew
 from geopatch.gallery.store import EntryStore, Report
 from geopatch.search.chance import Chances
 from geopatch.search.hit import Hits
+from geopatch.search.moments import Moment, seconds_between
 from geopatch.search.options import SearchOptions
-from geopatch.search.query import Query
+from geopatch.search.query import Query, Span, unknown_record
 from geopatch.search.run import search_batch
 from geopatch.signal import Signal
 
@@ -79,6 +83,44 @@ class Gallery(EntryStore):
         """The model, where it is in memory already."""
         loaded = self._model
         return loaded[1] if loaded is not None and loaded[0] == self.about.encoder else None
+
+    @property
+    def width(self) -> int:
+        """How many channels its model takes, or its windows have; 0 where that is not known."""
+        model = self.model
+        if model is not None:
+            return model.encoder_.config.channels
+        first = next(self.engine.scan(1), None)
+        return 0 if first is None or first.windows[0] is None else int(first.windows[0].values.shape[1])
+
+    def span(self, record: str, start: Moment, stop: Moment) -> Span:
+        """A part of a record, from wall-clock times, date-times or seconds.
+
+        Parameters
+        ----------
+        record : str
+            The record.
+        start, stop : float, str, time or datetime
+            Seconds from the start of the record; a time of day such as "12:03:10", the first one in the record; or a
+            date-time such as "2026-05-01T12:03:10".
+
+        Returns
+        -------
+        Span
+            What `search` takes.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such record.
+        ConfigError
+            When a time cannot be read, or the record has no wall-clock time.
+        """
+        facts = self.record_facts([record]).get(record)
+        begin = None if facts is None else facts.start_time
+        if begin is None and not self.engine.count(as_filter({"record": record})):
+            raise unknown_record(record, [one.name for one in self.records()])
+        return Span(record, *seconds_between(start, stop, begin, f"record {record!r}"))
 
     def _load(self) -> tuple[str, GeoPatch | None]:
         """The model that the gallery holds, and the encoder that the gallery has."""
@@ -300,7 +342,7 @@ class Gallery(EntryStore):
             numbers as ids that no other entry has or had. Channels with names are brought into the model's order, or
             into that of stored windows with the same names.
         metadata : iterable of mapping, optional
-            A row for each signal.
+            A row for each signal. Without, signals that are replaced keep the metadata that they had.
         existing : {"error", "replace", "skip"}, default="error"
             What to do with an id that is there already. "skip" takes up an interrupted call where it stopped.
         keep_windows : bool, default=True
@@ -320,14 +362,8 @@ class Gallery(EntryStore):
         SignalError
             When a signal does not fit the model.
         """
-        one_of("existing", existing, EXISTING)
-        written = 0
-        for batch in Batches(self.engine, lambda: self.model, existing, keep_windows).of(items, metadata):
-            self.engine.put(batch)
-            written += len(batch)
-            if report is not None:
-                report(written)
-        return written
+        settings: dict[str, Any] = {"existing": existing, "keep_windows": keep_windows, "report": report}
+        return write_signals(self, items, metadata, keep_metadata=metadata is None, **settings)
 
     def add_recording(
         self,
@@ -346,10 +382,10 @@ class Gallery(EntryStore):
         recording : Recording or Signal
             The recording; where its rate is not known, it is taken to have the model's.
         window : WindowConfig, optional
-            How to cut it; by default into windows as long, in samples, and at the rate that the model was trained
-            on, half overlapping.
+            How to cut it; by default as the model's front end says, else into windows as long, in samples, and at the
+            rate that the model was trained on, half overlapping.
         metadata : mapping, optional
-            Names and values that all windows get.
+            Names and values that all windows get. Without, windows that are replaced keep the metadata that they had.
         existing : {"error", "replace", "skip"}, default="error"
             What to do with windows that are there already.
         keep_windows : bool, default=True
@@ -362,9 +398,16 @@ class Gallery(EntryStore):
         int
             How many windows were written.
         """
+        recording = recording if isinstance(recording, Recording) else Recording(recording, recording.id)
+        front = FrontEnd.of(self.model)
+        if front is not None:
+            recording = front.recording(recording)
+            signal = recording.signal.at_rate(self.about.rate_hz)
+            window = window or front.window(signal.rate_hz, signal.duration_s)
         windows = cut_recording(recording, window, self.about)
         rows = [{**labels, **(metadata or {})} for labels in windows.labels]
-        return self.add(windows.signals, metadata=rows, existing=existing, keep_windows=keep_windows, report=report)
+        settings: dict[str, Any] = {"existing": existing, "keep_windows": keep_windows, "report": report}
+        return write_signals(self, windows.signals, rows, keep_metadata=metadata is None, **settings)
 
     def refit(self, estimator: GeoPatch | None = None, *, report: Report | None = None) -> GeoPatch:
         """Fit a new model on the gallery's own windows, without labels, and encode all entries with it.
@@ -411,6 +454,9 @@ class Gallery(EntryStore):
         windows = StoredWindows(self.engine)
         settings = estimator if estimator is not None else self.model or GeoPatch(device=self._device)
         model: GeoPatch = clone(settings).fit(windows)
+        front = FrontEnd.of(self.model)
+        if front is not None:  # its windows were made by it
+            model.card_ = replace(model.card_, data={**model.card_.data, CARD_FIELD: front.as_dict()})
         about, indexed = about_model(model), self.info().indexed
         self.engine.rewrite(about, _packed(model), encoded_anew(self.engine, model, about, report))
         self._model = (about.encoder, model)

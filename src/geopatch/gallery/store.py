@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines.about import About
-from geopatch.engines.engine import Contents, Engine, Info, Shortlist
-from geopatch.engines.entry import PLACE_FIELDS, Channels, Entries, Value, checked_metadata
-from geopatch.engines.filters import Filter, Where, as_filter, field_names
-from geopatch.engines.place import Place, create_engine
+from geopatch.engines.engine import Contents, Engine, Info, Record, Shortlist
+from geopatch.engines.entry import PLACE_FIELDS, Channels, Entries, Metadata, Value, checked_metadata
+from geopatch.engines.filters import All, Filter, Where, as_filter, field_names
+from geopatch.engines.place import Place, backup_engine, create_engine, restore_engine
 from geopatch.errors import ConfigError, NotFoundError, at_least, one_of
 from geopatch.gallery.export import export_entries
+from geopatch.gallery.facts import FILE, RECORD, FileFacts, RecordFacts, card_of
 from geopatch.notebook import table
 
 BATCH = 256
@@ -26,6 +27,7 @@ MISSING = ("error", "ignore")
 SHOWN = 3  # ids that an error names
 S = TypeVar("S", bound="EntryStore")
 Report = Callable[[int], None]  # entries written so far
+ByteReport = Callable[[int, int], None]  # bytes so far, of how many
 
 
 class EntryStore:
@@ -52,17 +54,27 @@ class EntryStore:
         """
         return self.engine.refresh()
 
-    def remove(self, ids: str | Sequence[str] | None = None, *, where: Where = None, missing: str = "error") -> int:
-        """Take entries out, by their ids or by a filter: all of them in one change.
+    def remove(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        record: str | Sequence[str] | None = None,
+        where: Where = None,
+        missing: str = "error",
+    ) -> int:
+        """Take entries out, by their ids, by their records or by a filter: all of them in one change.
 
         Parameters
         ----------
         ids : str or sequence of str, optional
             The entries to remove.
+        record : str or sequence of str, optional
+            Remove all entries of these records, and what is known of the records. `geopatch index` takes a file whose
+            record was removed as a new one.
         where : str, mapping or Filter, optional
-            Remove the entries that pass this filter; give either `ids` or `where`.
+            Remove the entries that pass this filter; give one of `ids`, `record` and `where`.
         missing : {"error", "ignore"}, default="error"
-            With an id that is not there, remove nothing and raise, or remove the others.
+            With an id or record that is not there, remove nothing and raise, or remove the others.
 
         Returns
         -------
@@ -72,11 +84,13 @@ class EntryStore:
         Raises
         ------
         NotFoundError
-            When an id is not there, or no entry has a field of the filter.
+            When an id or record is not there, or no entry has a field of the filter.
         """
         one_of("missing", missing, MISSING)
-        if (ids is None) == (where is None):
-            raise ConfigError("say what to remove: either ids or where")
+        if sum(choice is not None for choice in (ids, record, where)) != 1:
+            raise ConfigError("say what to remove: either ids, record or where")
+        if record is not None:
+            return self._remove_records([record] if isinstance(record, str) else list(record), missing)
         if where is not None:
             return self.engine.remove([id for batch in self.scan(where=where) for id in batch.ids])
         chosen = [ids] if isinstance(ids, str) else list(ids or ())
@@ -86,6 +100,63 @@ class EntryStore:
             if absent:
                 raise NotFoundError(f"the gallery has no entry {shown(absent)}; nothing was removed")
         return self.engine.remove(chosen)
+
+    def _remove_records(self, records: Sequence[str], missing: str) -> int:
+        ids: dict[str, list[str]] = {record: [] for record in records}
+        for batch in self.engine.scan(BATCH, as_filter({"record": {"in": list(ids)}})) if ids else ():
+            for id, record in zip(batch.ids, batch.records, strict=True):
+                ids[record].append(id)
+        absent = [record for record, windows in ids.items() if not windows]
+        if absent and missing == "error":
+            raise NotFoundError(f"the gallery has no record {shown(absent)}; nothing was removed")
+        files = {name: FileFacts.from_text(text) for name, text in self.engine.documents(FILE).items()}
+        self.engine.write_documents(FILE, {name: None for name, file in files.items() if set(file.records) & set(ids)})
+        self.engine.write_documents(RECORD, dict.fromkeys(ids))
+        return self.engine.remove([id for windows in ids.values() for id in windows])
+
+    def relabel(
+        self,
+        changes: Mapping[str, Value | None],
+        *,
+        record: str | Sequence[str] | None = None,
+        where: Where = None,
+    ) -> int:
+        """Change metadata of many entries, all in one change.
+
+        Parameters
+        ----------
+        changes : mapping
+            New values by name; None takes a name away, other names stay.
+        record : str or sequence of str, optional
+            Only entries of these records.
+        where : str, mapping or Filter, optional
+            Only entries that pass; with neither, all entries.
+
+        Returns
+        -------
+        int
+            How many entries have other metadata now.
+
+        Raises
+        ------
+        NotFoundError
+            When no entry has a field of the filter, or a record is not there.
+        """
+        records = [record] if isinstance(record, str) else list(record or ())
+        parts = [
+            part for part in (as_filter({"record": {"in": records}}) if records else None, self._filter(where)) if part
+        ]
+        unknown = [name for name in records if not self.engine.count(as_filter({"record": name}))]
+        if unknown:
+            raise NotFoundError(f"the gallery has no record {shown(unknown)}; nothing was changed")
+        rows: dict[str, Metadata] = {}
+        for batch in self.engine.scan(BATCH, All(tuple(parts)) if parts else None):
+            for id, metadata in zip(batch.ids, batch.metadata, strict=True):
+                if (row := _changed(metadata, changes)) != metadata:
+                    rows[id] = row
+        if rows:
+            self.engine.update(rows)
+        return len(rows)
 
     def update(self, id: str, changes: Mapping[str, Value | None]) -> None:
         """Change metadata of an entry.
@@ -102,8 +173,7 @@ class EntryStore:
         NotFoundError
             When the entry is not there.
         """
-        merged = {**self.get(id).metadata[0], **changes}
-        self.engine.update(id, checked_metadata({name: value for name, value in merged.items() if value is not None}))
+        self.engine.update({id: _changed(self.get(id).metadata[0], changes)})
 
     def get(self, id: str) -> Entries:
         """Read one entry.
@@ -186,6 +256,39 @@ class EntryStore:
         queries = np.ascontiguousarray(embedding, dtype=np.float32)
         return self.engine.shortlist(queries, k, self._filter(where))
 
+    def token_shortlist(
+        self,
+        tokens: npt.NDArray[np.float32],
+        valid: npt.NDArray[np.bool_] | None = None,
+        k: int = 50,
+        where: Where = None,
+    ) -> list[Shortlist]:
+        """Find the entries of largest MaxSim with each of several queries: by their tokens, not by one vector.
+
+        MaxSim is the mean over the query's tokens of the best token of an entry. The first call reads the tokens of the
+        gallery; after `optimize`, a large one has an index for them.
+
+        Parameters
+        ----------
+        tokens : array of shape (Q, K, d)
+            Unit vectors.
+        valid : array of shape (Q, K), optional
+            Which of them are no padding; by default all.
+        k : int, default=50
+            How many entries for each query; fewer when the filter leaves fewer.
+        where : str, mapping or Filter, optional
+            Only entries that pass.
+
+        Returns
+        -------
+        list of Shortlist
+            One for each query; its scores are MaxSim.
+        """
+        at_least("k", k, 1)
+        queries = np.ascontiguousarray(tokens, dtype=np.float32)
+        known = np.ones(queries.shape[:2], dtype=np.bool_) if valid is None else np.asarray(valid, dtype=np.bool_)
+        return self.engine.token_shortlist(queries, known, k, self._filter(where))
+
     def count(self, where: Where = None) -> int:
         """Count entries.
 
@@ -200,6 +303,16 @@ class EntryStore:
             How many there are.
         """
         return self.engine.count(self._filter(where))
+
+    def records(self) -> tuple[Record, ...]:
+        """List the records with their number of windows, start and stop.
+
+        Returns
+        -------
+        tuple of Record
+            In the order of their names; quicker than `contents`, which counts values of metadata too.
+        """
+        return self.engine.records()
 
     def contents(self) -> Contents:
         """List the records, and the fields of the metadata with how often each value occurs.
@@ -250,7 +363,80 @@ class EntryStore:
                 copied += len(entries)
                 if report is not None:
                     report(copied)
+            for kind in (RECORD, FILE) if where is None else (RECORD,):
+                target.write_documents(kind, self.engine.documents(kind))
         return copied
+
+    def backup(self, path: str | os.PathLike[str], *, report: ByteReport | None = None) -> int:
+        """Write a gallery of a folder to one file, as it is at this moment; others may write and search meanwhile.
+
+        Parameters
+        ----------
+        path : path
+            A file that is not there yet.
+        report : callable, optional
+            Called with the bytes written so far and those there are in all.
+
+        Returns
+        -------
+        int
+            Bytes of the file. The index is not in it: it is made from the rows.
+
+        Raises
+        ------
+        GalleryError
+            When the gallery is on a server, which has tools of its own for this.
+        """
+        return backup_engine(self.info().place, Path(path), report)
+
+    @staticmethod
+    def restore(path: str | os.PathLike[str], place: Place) -> None:
+        """Make a new gallery of a backup, or bring one that is there to what the backup holds, in one change.
+
+        Readers of a gallery that is there go on with its old entries until then.
+
+        Parameters
+        ----------
+        path : path
+            A file that `backup` wrote.
+        place : path or str
+            A folder.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such file.
+        LockedError
+            When another process is writing the gallery.
+        """
+        restore_engine(Path(path), place)
+
+    def model_card(self) -> dict[str, Any] | None:
+        """Read what the model that the gallery holds says of itself, without loading it.
+
+        Returns
+        -------
+        dict or None
+            Its halves, the version that made it, and what it was fitted on; None where the gallery holds no model.
+        """
+        blob = self.engine.model()
+        return None if blob is None else card_of(blob)
+
+    def record_facts(self, records: Sequence[str] | None = None) -> dict[str, RecordFacts]:
+        """Read what is known of records as a whole.
+
+        Parameters
+        ----------
+        records : sequence of str, optional
+            Their names; by default all.
+
+        Returns
+        -------
+        dict
+            When each began and the units of its channels; a record of which nothing is known is not there.
+        """
+        texts = self.engine.documents(RECORD, records)
+        return {name: RecordFacts.from_text(text) for name, text in texts.items()}
 
     def export(self, path: str | os.PathLike[str], *, where: Where = None) -> int:
         """Write embeddings, tokens and metadata to a table for other tools, without the raw windows.
@@ -324,6 +510,11 @@ class EntryStore:
             fields = [*PLACE_FIELDS, *(field.name for field in self.contents().fields)]
             raise NotFoundError(f"no entry has a field {unknown[0]!r}; fields are: {', '.join(fields)}")
         return checked
+
+
+def _changed(metadata: Metadata, changes: Mapping[str, Value | None]) -> Metadata:
+    merged = {**metadata, **changes}
+    return checked_metadata({name: value for name, value in merged.items() if value is not None})
 
 
 def shown(ids: Sequence[str]) -> str:

@@ -61,13 +61,18 @@ def mix_count(channels: int) -> int:
     return 1 if channels == 1 else MIXES
 
 
-def draw_mixes(channels: int, seed: int) -> Tensor:
-    """Sums of channels (GROUPS, mixes, C): of random subsets, small ones more often, at equal power."""
+def draw_mixes(channels: int, seed: int, *, neighbours: bool = False) -> Tensor:
+    """Sums of channels (GROUPS, mixes, C): of random subsets, small ones more often, at equal power.
+
+    With `neighbours` each is a run of channels: bands of a spectrum that lie side by side.
+    """
     rng = np.random.default_rng(seed)
     mixes = np.zeros((GROUPS, mix_count(channels), channels), dtype=np.float32)
     for row in mixes.reshape(-1, channels):
         count = max(int(2 ** rng.uniform(0, math.log2(min(channels, MOST_CHANNELS) + 1))), 1)
-        row[rng.choice(channels, count, replace=False)] = 1 / math.sqrt(count)
+        first = rng.integers(channels - count + 1) if neighbours else 0
+        chosen = slice(first, first + count) if neighbours else rng.choice(channels, count, replace=False)
+        row[chosen] = 1 / math.sqrt(count)
     return torch.from_numpy(mixes)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -20,6 +19,7 @@ from numba import types
 from numba.extending import intrinsic
 from torch import Tensor
 
+from geopatch.jit import jit
 from geopatch.kernels.bank import (
     FEATURES,
     GROUPS,
@@ -42,16 +42,6 @@ LEAST_WORK = 2**14  # samples of a batch from which on a second thread pays
 ALL_GROUPS = tuple(range(GROUPS))
 
 Words = npt.NDArray[np.uint64]
-
-
-def jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled at the first call, and kept on disk where a place can be written to."""
-    options = {"nogil": True, "error_model": "numpy", "boundscheck": False}
-    try:
-        compiled: Callable[..., Any] = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # numba has no place for its cache
-        compiled = numba.njit(**options)(function)
-    return compiled
 
 
 class Plan(NamedTuple):

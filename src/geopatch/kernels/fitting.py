@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from geopatch.kernels.bank import TOKEN_FEATURES, copies, draw_mixes
-from geopatch.kernels.half import KernelHalf, resampled, spans_round, token_spans
+from geopatch.kernels.band_tokens import band_features, leading_directions
+from geopatch.kernels.bank import FEATURES, TOKEN_FEATURES, copies, draw_mixes
+from geopatch.kernels.half import KernelHalf, resampled, spans_round, token_features, token_spans
 from geopatch.kernels.labelled import labelled_directions
 from geopatch.kernels.moments import Moments, directions, leading_basis
 from geopatch.kernels.prior import FeaturePrior, general_prior, known_share
@@ -38,6 +39,7 @@ class Views:
     robust_to: Sequence[str]
     mild: MildClock
     generator: torch.Generator
+    total: int | None = None  # of all windows together, where not `VIEWS`
 
     def draw(self, batch: WindowBatch, count: int) -> View:
         """`count` views of each window, one after the other (B * count)."""
@@ -67,7 +69,7 @@ class KernelFit:
         report: Callable[[int], None] | None = None,
     ) -> None:
         """Add windows by their views, a batch at a time."""
-        count = min(max(VIEWS // len(windows), MIN_VIEWS), MAX_VIEWS)
+        count = min(max((views.total or VIEWS) // len(windows), MIN_VIEWS), MAX_VIEWS)
         size = max(batch_views(half) // count, 1)
         done = 0
         for index in torch.arange(len(windows)).split(size):
@@ -87,6 +89,11 @@ class KernelFit:
         self, half: KernelHalf, batch: WindowBatch, seen: View, values: Tensor, count: int, share: float
     ) -> None:
         """The tokens of a share of the views, less those of their window at the places that they came from."""
+        if half.config.bands:
+            scaffold = half.scaffold(batch.lengths)
+            clean = batch.values.transpose(1, 2).contiguous()
+            self.token_moments.add_means(band_features(clean, scaffold.valid)[scaffold.valid])
+            return
         used = math.ceil(share * count)  # views of a window
         batch = batch.rows(slice(0, math.ceil(share * count * len(batch) / used)))
         window = torch.arange(len(batch), device=values.device)[:, None]
@@ -150,6 +157,10 @@ class KernelFit:
         half.map.copy_((self.basis.double() @ turned) / self.scale[:, None])
         half.origin.copy_(self.mean.double() @ half.map.double() + self.moments.mean @ turned)
         tokens = self.token_moments
+        if half.config.bands:
+            half.token_map.copy_(leading_directions(tokens.outer, half.token_map.shape[1]))
+            half.token_origin.zero_()
+            return
         drift, between = blend(tokens, prior.tokens, None, self.token_scale, known)
         turned = directions(drift, between, half.token_map.shape[1])
         half.token_map.copy_(turned / self.token_scale[:, None])
@@ -167,20 +178,17 @@ def start(
     """Choose channels and biases, and learn scales and leading directions, from a sample of the windows."""
     batch = evened(half, treat(windows.rows(shuffled(len(windows), seed)[:SAMPLE_WINDOWS])))
     clean = copies(batch.values.transpose(1, 2).contiguous(), half.layout)
-    half.mixes.copy_(draw_mixes(half.config.channels, seed))
+    half.mixes.copy_(draw_mixes(half.config.channels, seed, neighbours=half.config.bands))
     half.bias.copy_(learn_bias(clean, half.mixes, half.layout))
     shares = features(clean, half.mixes, half.bias, half.layout)
     prior, known = general_prior(), known_share(len(windows), half.config.prior_windows)
     mean, scale = prior.features.blended(*centre_and_scale(shares), known)
-    count = min(max(SAMPLE_VIEWS // len(batch), MIN_VIEWS), MAX_VIEWS // 2)
-    parts = [views.draw(rows, count).windows for rows in _batches(batch, max(batch_views(half) // count, 1))]
-    samples = torch.cat([half_features(half, part) for part in parts]).sub_(mean).div_(scale)
+    count = min(max(min(SAMPLE_VIEWS, views.total or VIEWS) // len(batch), MIN_VIEWS), MAX_VIEWS // 2)
+    del shares
+    parts = (views.draw(rows, count).windows for rows in _batches(batch, max(batch_views(half) // count, 1)))
+    samples = _features_of(half, parts, len(batch) * count).sub_(mean).div_(scale)
     basis = leading_basis(_with_prior(samples, prior.features, scale, known), RANK)
-    lengths, clean = batch.lengths[:TOKEN_WINDOWS], clean[:TOKEN_WINDOWS]
-    scaffold = half.scaffold(lengths)
-    spans = token_spans(scaffold, lengths, half.layout.length)
-    tokens = span_features(clean, half.mixes, half.bias, half.layout, *spans)[scaffold.valid]
-    token_mean, token_scale = prior.tokens.blended(*centre_and_scale(tokens), known)
+    token_mean, token_scale = _token_scale(half, batch.lengths[:TOKEN_WINDOWS], clean[:TOKEN_WINDOWS], known)
     return KernelFit(
         mean,
         scale,
@@ -188,8 +196,19 @@ def start(
         Moments.empty(basis.shape[1], classes, basis.device),
         token_mean,
         token_scale,
-        Moments.empty(TOKEN_FEATURES, 0, basis.device),
+        Moments.empty(token_features(half.config), 0, basis.device),
     )
+
+
+def _token_scale(half: KernelHalf, lengths: Tensor, clean: Tensor, known: float) -> tuple[Tensor, Tensor]:
+    """Mean and scale of the features of tokens, from copies of windows; those of sound keep their own."""
+    if half.config.bands:
+        nothing = clean.new_zeros(token_features(half.config))
+        return nothing, nothing + 1
+    scaffold = half.scaffold(lengths)
+    spans = token_spans(scaffold, lengths, half.layout.length)
+    tokens = span_features(clean, half.mixes, half.bias, half.layout, *spans)[scaffold.valid]
+    return general_prior().tokens.blended(*centre_and_scale(tokens), known)
 
 
 def from_prior(half: KernelHalf, seed: int = 0) -> KernelFit:
@@ -243,6 +262,16 @@ def half_features(half: KernelHalf, windows: WindowBatch) -> Tensor:
     return features(
         copies(windows.values.transpose(1, 2).contiguous(), half.layout), half.mixes, half.bias, half.layout
     )
+
+
+def _features_of(half: KernelHalf, parts: Iterable[WindowBatch], count: int) -> Tensor:
+    """The features of `count` windows in one tensor, filled in place: two copies would not fit into small memory."""
+    shares = torch.empty((count, FEATURES), device=half.bias.device)
+    first = 0
+    for part in parts:
+        shares[first : first + len(part)] = half_features(half, part)
+        first += len(part)
+    return shares
 
 
 def shuffled(count: int, seed: int) -> Tensor:

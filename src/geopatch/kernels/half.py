@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from geopatch.config import ModelConfig
+from geopatch.kernels.band_tokens import BAND_FEATURES, band_features
 from geopatch.kernels.bank import (
     FEATURES,
     GROUPS,
@@ -49,25 +50,30 @@ class KernelHalf(nn.Module):
         self.register_buffer("bias", torch.zeros(GROUPS, len(TRIPLES)))
         self.register_buffer("map", torch.zeros(FEATURES, config.embedding))
         self.register_buffer("origin", torch.zeros(config.embedding))
-        self.register_buffer("token_map", torch.zeros(TOKEN_FEATURES, config.width))
+        self.register_buffer("token_map", torch.zeros(token_features(config), config.width))
         self.register_buffer("token_origin", torch.zeros(config.width))
 
     def scaffold(self, lengths: Tensor) -> Scaffold:
         """Where the tokens of windows of these lengths lie."""
-        return fixed_scaffold(lengths, self.config.patch_length, self.config.max_patches, self.config.stride)
+        return fixed_scaffold(lengths, self.config.patch_length, self.config.patches, self.config.stride)
 
     def forward(self, windows: WindowBatch, scaffold: Scaffold) -> tuple[Tensor, Tensor]:
         """Unit vectors (B, D) and unit tokens (B, K, d) of windows, which come as `Encoder.patch` leaves them."""
         values = resampled(windows, self.layout.length, self.config.channels)
+        if self.config.bands:
+            tokens = band_features(values, scaffold.valid) @ self.token_map - self.token_origin
+            return self._embedded(values), _unit(tokens) * scaffold.valid[..., None]
         starts, stops = token_spans(scaffold, windows.lengths, self.layout.length)
         size = self._part(values)
         parts = zip(values.split(size), starts.split(size), stops.split(size), strict=True)
-        embedding, tokens = zip(*(self._mapped(*part) for part in parts), strict=True)
-        return _unit(torch.cat(embedding)), _unit(torch.cat(tokens)) * scaffold.valid[..., None]
+        embedding, shares = zip(*(self._mapped(*part) for part in parts), strict=True)
+        return _unit(torch.cat(embedding)), _unit(torch.cat(shares)) * scaffold.valid[..., None]
 
     def embed(self, windows: WindowBatch) -> Tensor:
         """Unit vectors (B, D) alone."""
-        values = resampled(windows, self.layout.length, self.config.channels)
+        return self._embedded(resampled(windows, self.layout.length, self.config.channels))
+
+    def _embedded(self, values: Tensor) -> Tensor:
         held = (copies(part, self.layout) for part in values.split(self._part(values)))
         shares = [features(part, self.mixes, self.bias, self.layout) @ self.map for part in held]
         return _unit(torch.cat(shares) - self.origin)
@@ -81,6 +87,11 @@ class KernelHalf(nn.Module):
         held = copies(values, self.layout)
         shares, token_shares = window_features(held, self.mixes, self.bias, self.layout, starts, stops)
         return shares @ self.map - self.origin, token_shares @ self.token_map - self.token_origin
+
+
+def token_features(config: ModelConfig) -> int:
+    """Features that the map of tokens takes."""
+    return BAND_FEATURES if config.bands else TOKEN_FEATURES
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ FORMAT = 2  # 1 knew the learned half alone
 CONFIG, WEIGHTS, CARD, MOMENTS = "config.json", "weights.safetensors", "README.md", "moments.safetensors"
 LEARNED = "learned."
 OF_KERNELS = ("halves", "kernel_share", "prior_windows", "length")
+LATER = ("patch_budget", "patch_count", "bands")  # settings that came after others; unused ones change no name
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Card:
     scores: dict[str, Any] = field(default_factory=dict)
     version: str = __version__
     history: list[dict[str, Any]] = field(default_factory=list)  # version 0.1 did not save it
+    choices: dict[str, Any] = field(default_factory=dict)  # settings that validation chose, each with its evidence
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,7 +159,7 @@ def digest(encoder: Encoder) -> str:
     str
         16 hexadecimal digits.
     """
-    config, weights = dataclasses.asdict(encoder.config), encoder.state_dict()
+    config, weights = named_settings(encoder.config), encoder.state_dict()
     if not encoder.config.has_kernels:  # named as version 0.1 did, so that its galleries know their encoder
         config = {name: value for name, value in config.items() if name not in OF_KERNELS}
         weights = {name.removeprefix(LEARNED): value for name, value in weights.items()}
@@ -166,6 +168,12 @@ def digest(encoder: Encoder) -> str:
         sha.update(name.encode())
         sha.update(value.detach().cpu().contiguous().numpy().tobytes())
     return sha.hexdigest()[:16]
+
+
+def named_settings(config: ModelConfig) -> dict[str, Any]:
+    """The settings that name an encoder: a setting that came later counts where it is used."""
+    settings = dataclasses.asdict(config)
+    return {name: value for name, value in settings.items() if name not in LATER or value != getattr(ModelConfig, name)}
 
 
 def _read_config(folder: Path | zipfile.Path) -> dict[str, Any]:
@@ -197,11 +205,19 @@ def _read_weights(folder: Path | zipfile.Path, config: dict[str, Any]) -> bytes:
     return blob
 
 
+def _evidence(choice: dict[str, Any]) -> str:
+    """`leave-groups-out, ...: keep 0.812, zscore 0.873 (22 groups, 1200 queries)`."""
+    scores = ", ".join(f"{name} {value:.3f}" for name, value in choice["recall@1"].items())
+    where = "in other groups" if choice["across_groups"] else "among the groups left out"
+    return f"{choice['by']}: {scores} ({choice['groups']} groups, {choice['queries']} queries, searched {where})"
+
+
 def _card_text(config: ModelConfig, card: Card) -> str:
     rows = [("halves", ", ".join(config.halves)), ("channels", config.channels), ("amplitude", config.amplitude)]
     rows += [(name, value) for name, value in card.data.items() if name not in ("channels", "labels")]
     rows += [("channel names", ", ".join(card.data["channels"]))] if card.data.get("channels") else []
     rows += card.scores.items()
+    rows += [(f"{name} chosen by", _evidence(choice)) for name, choice in card.choices.items()]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     return (
         f"# GeoPatch encoder\n\nMade by geopatch-ts {card.version}. Load it with `GeoPatch.load(folder)`.\n\n"

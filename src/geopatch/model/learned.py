@@ -119,9 +119,7 @@ def _has_overview(config: ModelConfig) -> bool:
 def _aggregate(config: ModelConfig) -> nn.Module:
     if config.aggregate == "set":
         return SetAggregate(config.width, config.embedding)
-    return OrderedAggregate(
-        config.width, config.embedding, config.max_patches, config.layers, config.heads, config.dropout
-    )
+    return OrderedAggregate(config.width, config.embedding, config.patches, config.layers, config.heads, config.dropout)
 
 
 def _rebuild(config: ModelConfig) -> nn.Module | None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from geopatch.errors import GalleryError
 from geopatch.plot.canvas import QUERY, draw, pyplot, title_of, unit
-from geopatch.plot.neighbours import Shown, hits
-from geopatch.search.explain import Match
-from geopatch.search.hit import Hit
+from geopatch.plot.neighbours import MOST_CHANNELS, Shown, hits
 from geopatch.signal import Signal
 
 if TYPE_CHECKING:
@@ -23,7 +22,69 @@ if TYPE_CHECKING:
 PATH_BANDS = 40  # pieces that a path is drawn in
 
 
-def search_hits(query: Signal, ranked: Sequence[Hit], title: str) -> Figure:
+class DrawnMatch(Protocol):
+    """A patch of the query and the patch of the hit that it met, as far as drawing is concerned."""
+
+    @property
+    def query_s(self) -> tuple[float, float]: ...
+
+    @property
+    def hit_s(self) -> tuple[float, float]: ...
+
+    @property
+    def similarity(self) -> float: ...
+
+
+class DrawnExplanation(Protocol):
+    """What met what, as far as drawing is concerned."""
+
+    @property
+    def matches(self) -> Sequence[DrawnMatch]: ...
+
+    @property
+    def path_s(self) -> npt.NDArray[np.float64] | None: ...
+
+    @property
+    def ordered(self) -> bool: ...
+
+
+class DrawnHit(Protocol):
+    """A hit of a search, as far as drawing is concerned."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def start_s(self) -> float: ...
+
+    @property
+    def stop_s(self) -> float: ...
+
+    @property
+    def score(self) -> float: ...
+
+    @property
+    def scorer(self) -> str: ...
+
+    @property
+    def cosine(self) -> float: ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+
+    @property
+    def window(self) -> Signal | None: ...
+
+    @property
+    def query_window(self) -> Signal | None: ...
+
+    def explain(self) -> DrawnExplanation: ...
+
+
+def search_hits(query: Signal, ranked: Sequence[DrawnHit], title: str) -> Figure:
     """Draw a query and the hits of a search, as `hits` does; no hit is called right or wrong.
 
     Parameters
@@ -49,8 +110,11 @@ def search_hits(query: Signal, ranked: Sequence[Hit], title: str) -> Figure:
     return hits(query, f"{round(query.duration_s, 2):g} s", shown, title)
 
 
-def alignment(query: Signal, hit: Hit) -> Figure:
-    """The query above, the hit below, and between them what met what: ribbons from patch to patch, or a dtw's path.
+def alignment(query: Signal, hit: DrawnHit) -> Figure:
+    """The query above, the hit below, and between them what met what: ribbons from patch to patch, or a path.
+
+    The path of dtw goes from sample to sample. That of `aligned` goes from patch to patch: its ribbons lie side by side
+    without a gap, and narrow where one side waits for the other.
 
     A patch of the query has a colour by its time, and so has every ribbon that leaves it: where time was warped the
     rainbow is stretched, where patches were reordered it is broken. The denser a ribbon, the more alike its patches.
@@ -73,23 +137,29 @@ def alignment(query: Signal, hit: Hit) -> Figure:
         When the hit has no values.
     """
     window, explained = _window(hit), hit.explain()
-    figure: Figure = pyplot().figure(figsize=(11, 5.4), layout="constrained")
-    top, between, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[1.0, 0.9, 1.0])
-    bands = _bands(explained.matches) if explained.path_s is None else _path_bands(explained.path_s)
+    count = min(query.values.shape[1], window.values.shape[1], MOST_CHANNELS)
+    figure: Figure = pyplot().figure(figsize=(11, 3.4 + 2.0 * count), layout="constrained")
+    heights = [1.0] * count
+    axes = figure.subplots(2 * count + 1, 1, sharex=True, height_ratios=[*heights, 0.9, *heights])
+    top, between, bottom = axes[0], axes[count], axes[count + 1]
+    bands = _bands_of(explained)
     _ribbons(between, bands, query.duration_s)
-    _shade(top, {band.query_s: band for band in bands}, query.duration_s)
-    _shade(bottom, {band.hit_s: band for band in bands}, query.duration_s)
-    draw(top, query, QUERY, 1.6)
-    draw(bottom, window, QUERY, 1.6)
+    for channel in range(count):
+        above, below = axes[channel], axes[count + 1 + channel]
+        _shade(above, {band.query_s: band for band in bands}, query.duration_s)
+        _shade(below, {band.hit_s: band for band in bands}, query.duration_s)
+        draw(above, query, QUERY, 1.6, channel=channel)
+        draw(below, window, QUERY, 1.6, channel=channel)
+        above.tick_params(labelbottom=False)
+        for panel, drawn in ((above, query), (below, window)):
+            if drawn.channels:
+                panel.set_ylabel(unit(drawn, channel), fontsize=8)
     top.set_xlim(0, max(query.duration_s, window.duration_s))
-    top.tick_params(labelbottom=False)
     between.set_ylim(0, 1)
     between.axis("off")
     top.set_title(f"query: {title_of(query)}", loc="left", fontsize=11, fontweight="bold", color=QUERY)
     heading = f"hit {hit.rank}: {title_of(window)} · {hit.scorer} {hit.score:.3f} · cosine {hit.cosine:.3f}"
     bottom.set_title(heading, loc="left", fontsize=11, fontweight="bold", color=QUERY)
-    if query.channels:
-        figure.supylabel(unit(query), fontsize=9)
     figure.supxlabel("seconds from the start of the window", fontsize=9)
     return figure
 
@@ -103,11 +173,29 @@ class _Band:
     strength: float
 
 
-def _bands(matches: Sequence[Match]) -> list[_Band]:
+def _bands_of(explained: DrawnExplanation) -> list[_Band]:
     """Weakest first, so that the best is drawn over all others."""
-    ranked = sorted(matches, key=lambda match: match.similarity)
-    low, high = (ranked[0].similarity, ranked[-1].similarity) if ranked else (0.0, 0.0)
-    return [_Band(one.query_s, one.hit_s, (one.similarity - low) / max(high - low, 1e-6)) for one in ranked]
+    if explained.path_s is not None:
+        return _path_bands(explained.path_s)
+    spans = _side_by_side(explained.matches) if explained.ordered else _spans(explained.matches)
+    alike = [match.similarity for match in explained.matches]
+    low, high = (min(alike), max(alike)) if alike else (0.0, 0.0)
+    bands = [_Band(*span, (one - low) / max(high - low, 1e-6)) for span, one in zip(spans, alike, strict=True)]
+    return sorted(bands, key=lambda band: band.strength)
+
+
+def _spans(matches: Sequence[DrawnMatch]) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    return [(match.query_s, match.hit_s) for match in matches]
+
+
+def _side_by_side(matches: Sequence[DrawnMatch]) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """The steps of a path, each from halfway to the one before it to halfway to the one after it."""
+    if not matches:
+        return []
+    patches = np.asarray(_spans(matches))  # (P, 2, 2)
+    middles = patches.mean(2)
+    edges = np.concatenate([patches[:1, :, 0], (middles[:-1] + middles[1:]) / 2, patches[-1:, :, 1]]).tolist()
+    return [((a[0], b[0]), (a[1], b[1])) for a, b in pairwise(edges)]
 
 
 def _path_bands(path_s: npt.NDArray[np.float64]) -> list[_Band]:
@@ -135,11 +223,11 @@ def _hue(band: _Band, longest_s: float) -> Any:
     return pyplot().get_cmap("turbo")(0.05 + 0.9 * (band.query_s[0] + band.query_s[1]) / 2 / longest_s)
 
 
-def _window(hit: Hit) -> Signal:
+def _window(hit: DrawnHit) -> Signal:
     if hit.window is None:
         raise GalleryError(f"the gallery keeps no values of {hit.id!r} to draw; add windows with keep_windows=True")
     return hit.window
 
 
-def _label(hit: Hit) -> str:
+def _label(hit: DrawnHit) -> str:
     return ", ".join(str(value) for value in hit.metadata.values()) or f"{round(hit.stop_s - hit.start_s, 2):g} s"

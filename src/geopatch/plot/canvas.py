@@ -10,6 +10,7 @@ import numpy as np
 from geopatch.errors import GeoPatchError, MissingExtraError
 from geopatch.signal import Signal
 from geopatch.storage import atomic_file
+from geopatch.times import time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,12 +81,21 @@ def check_installed() -> None:
 
 
 def draw(
-    axes: Axes, signal: Signal, colour: str, width: float, name: str = "", style: str = "-", level: float | None = None
+    axes: Axes,
+    signal: Signal,
+    colour: str,
+    width: float,
+    name: str = "",
+    style: str = "-",
+    level: float | None = None,
+    channel: int = 0,
 ) -> None:
-    """The first channel over seconds, centred on its median or on a given level."""
-    middle = np.nanmedian(signal.values[:, 0]) if level is None else level
+    """A channel over seconds, centred on its median or on a given level; nothing where it was never measured."""
+    values = signal.values[:, channel]
+    known = values[np.isfinite(values)]
+    middle = level if level is not None else np.median(known) if len(known) else 0.0
     time_s = np.arange(signal.length) / signal.clock_hz
-    axes.plot(time_s, signal.values[:, 0] - middle, color=colour, linewidth=width, linestyle=style, label=name)
+    axes.plot(time_s, values - middle, color=colour, linewidth=width, linestyle=style, label=name)
     tidy(axes)
 
 
@@ -95,13 +105,18 @@ def tidy(axes: Axes) -> None:
 
 
 def title_of(signal: Signal) -> str:
-    """A window by its record and start, any other signal by its id."""
-    return f"{signal.record}, {signal.start_s:g} s" if signal.record else signal.id
+    """A window by its record, start and wall-clock time, any other signal by its id."""
+    if not signal.record:
+        return signal.id
+    when = "" if signal.start_time is None else f" ({time_text(signal.start_time)})"
+    return f"{signal.record}, {round(signal.start_s, 3):g} s{when}"
 
 
-def unit(signal: Signal) -> str:
-    """What the first channel is called."""
-    return f"{signal.channels[0] if signal.channels else 'value'}, centred"
+def unit(signal: Signal, channel: int = 0) -> str:
+    """What a channel is called, with its unit where that is known."""
+    name = signal.channels[channel] if signal.channels else "value"
+    known = signal.units[channel] if signal.units else ""
+    return f"{name} [{known}], centred" if known else f"{name}, centred"
 
 
 def pyplot() -> Any:

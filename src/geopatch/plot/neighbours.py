@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from geopatch.plot.canvas import FAINT, QUERY, RECORDED, RIGHT, WRONG, draw, pyplot, title_of
+from geopatch.plot.canvas import FAINT, QUERY, RECORDED, RIGHT, WRONG, draw, pyplot, title_of, unit
 from geopatch.signal import Signal
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLUMNS = 3
+MOST_CHANNELS = 6  # that are drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,8 @@ class Shown:
 def hits(query: Signal, label: str, shown: Sequence[Shown], title: str, recorded: Signal | None = None) -> Figure:
     """Draw a query on top and its hits below, each over the query: green where it is right, else red.
 
+    Channels stand one above the other, each with its name and unit.
+
     Parameters
     ----------
     query : Signal
@@ -58,24 +62,44 @@ def hits(query: Signal, label: str, shown: Sequence[Shown], title: str, recorded
     matplotlib.figure.Figure
         The figure.
     """
-    rows = -(-len(shown) // COLUMNS)
-    figure: Figure = pyplot().figure(figsize=(11, 2.4 + 1.9 * rows), layout="constrained")
+    rows, channels = -(-len(shown) // COLUMNS), min(query.values.shape[1], MOST_CHANNELS)
+    height = (1.25 + rows) * (1.0 + 0.9 * channels)
+    figure: Figure = pyplot().figure(figsize=(11, 0.5 + height), layout="constrained")
     grid = figure.add_gridspec(rows + 1, COLUMNS, height_ratios=[1.25] + [1.0] * rows)
-    top = figure.add_subplot(grid[0, :])
-    draw(top, query, QUERY, 1.6, "as searched")
+    top = _panel(figure, grid[0, :], channels)
+    for channel, axes in enumerate(top):
+        draw(axes, query, QUERY, 1.6, "as searched", channel=channel)
+        if recorded is not None:
+            draw(axes, recorded, RECORDED, 1.0, "as recorded", "--", channel=channel)
+        if query.channels:
+            axes.set_ylabel(unit(query, channel), fontsize=8)
     if recorded is not None:
-        draw(top, recorded, RECORDED, 1.0, "as recorded", "--")
-        top.legend(loc="upper right", fontsize=8, frameon=False)
-    if query.channels:
-        figure.supylabel(f"{query.channels[0]}, centred", fontsize=9)
-    top.set_title(f"query: {title_of(query)} · {label}", loc="left", fontsize=11, fontweight="bold", color=QUERY)
+        top[0].legend(loc="upper right", fontsize=8, frameon=False)
+    top[0].set_title(f"query: {title_of(query)} · {label}", loc="left", fontsize=11, fontweight="bold", color=QUERY)
     for place, hit in enumerate(shown):
-        axes = figure.add_subplot(grid[1 + place // COLUMNS, place % COLUMNS], sharey=top)
-        draw(axes, query, FAINT, 1.0)
-        draw(axes, hit.signal, RIGHT if hit.right else WRONG, 1.5)
+        colour = RIGHT if hit.right else WRONG
+        panel = _panel(figure, grid[1 + place // COLUMNS, place % COLUMNS], channels, top)
+        for channel, axes in enumerate(panel[: hit.signal.values.shape[1]]):
+            draw(axes, query, FAINT, 1.0, channel=channel)
+            draw(axes, hit.signal, colour, 1.5, channel=channel)
+            if place % COLUMNS:
+                axes.tick_params(labelleft=False)
+            elif query.channels:
+                axes.set_ylabel(unit(query, channel), fontsize=8)
         heading = f"{place + 1}. {title_of(hit.signal)} · {hit.label} · {hit.score:.2f}"
-        axes.set_title(heading, loc="left", fontsize=9, color=RIGHT if hit.right else WRONG)
-        axes.label_outer()
+        panel[0].set_title(heading, loc="left", fontsize=9, color=colour)
+    left_out = query.values.shape[1] - channels
+    more = f"; {left_out} more channels are not drawn" if left_out else ""
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
-    figure.supxlabel("seconds from the start of the window", fontsize=9)
+    figure.supxlabel(f"seconds from the start of the window{more}", fontsize=9)
     return figure
+
+
+def _panel(figure: Figure, place: Any, channels: int, like: Sequence[Axes] = ()) -> list[Axes]:
+    """Axes for each channel, one above the other, with the same time axis and the scales of others."""
+    grid, panel = place.subgridspec(channels, 1, hspace=0.05), list[Any]()
+    for channel in range(channels):
+        shared = {"sharex": panel[0] if panel else None, "sharey": like[channel] if like else None}
+        panel.append(figure.add_subplot(grid[channel, 0], **shared))
+        panel[channel].tick_params(labelbottom=channel == channels - 1)
+    return panel

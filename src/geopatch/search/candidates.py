@@ -1,4 +1,4 @@
-"""The cosine shortlist of each query: the nearest windows that the filter and the protocol let in."""
+"""The shortlist of each query: the nearest windows, by embeddings or by tokens, that filter and protocol let in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shortlists(gallery: Searchable, queries: Sequence[EncodedQuery], options: Se
 
 
 def _nearest(near: Sequence[Shortlist], options: SearchOptions) -> Shortlist:
-    """The shortlists of one query at several tempos as one, by the best cosine of each candidate."""
+    """The shortlists of one query at several tempos as one, by the best score of each candidate."""
     if len(near) == 1:
         return near[0]
     best: dict[str, np.float32] = {}
@@ -48,10 +48,18 @@ def _shortlists(gallery: Searchable, queries: Sequence[EncodedQuery], options: S
         groups[allowed(query, options)].append(n)
     near: dict[int, Shortlist] = {}
     for where, members in groups.items():
-        embedding = np.stack([queries[n].embedding for n in members])
-        for n, one in zip(members, gallery.shortlist(embedding, options.depth + 2, where), strict=True):
+        for n, one in zip(members, _nearest_to([queries[n] for n in members], gallery, options, where), strict=True):
             near[n] = _without_itself(one, queries[n], options)
     return [near[n] for n in range(len(queries))]
+
+
+def _nearest_to(
+    queries: Sequence[EncodedQuery], gallery: Searchable, options: SearchOptions, where: Filter | None
+) -> list[Shortlist]:
+    if not options.by_tokens:
+        return gallery.shortlist(np.stack([query.embedding for query in queries]), options.depth + 2, where)
+    tokens, valid = (np.stack([getattr(query.tokens, name) for query in queries]) for name in ("tokens", "valid"))
+    return gallery.token_shortlist(tokens, valid, options.depth + 2, where)
 
 
 def allowed(query: EncodedQuery, options: SearchOptions) -> Filter | None:

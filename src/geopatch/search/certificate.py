@@ -8,7 +8,9 @@ are unit vectors, so with r < 1 none turns by more than t = asin r, and no angle
   along the great circle through hit, query and candidate, brings the two level, so no larger radius is sound for all.
 - A cosine changes by 2 sin t = 2 r at most. So does a maximum, a mean or a log-mean-exp of cosines: with tokens that
   drift as embeddings do, MaxSim and bridge change by 2 r and fused by 4 r, and a margin m is safe while r < m / (4 L)
-  with L = 1 or 2. The distance that dtw takes off is one of values, which do not drift.
+  with L = 1 or 2. The distance that dtw takes off is one of values, which do not drift. `aligned` is a maximum of
+  means of cosines, over paths that depend on the numbers of tokens alone, with weights that add up to 1: it changes by
+  2 r as MaxSim does, and `fused-aligned` by 4 r.
 
 The paper's form, margin > 4 r + 2 r^2, holds for dot products of embeddings that are not brought back to unit length.
 It is the smaller of the two and stands beside as `product_radius`.
@@ -16,6 +18,7 @@ It is the smaller of the two and stands beside as `product_radius`.
 What was compared decides what can be said. A cosine ranking is sure or not by the best cosine outside the top k. A
 scorer that ranked every candidate there is, by the best score outside the top k. A scorer that ranked a shortlist knows
 nothing of candidates that drift might bring into it; of its hits it is only said how surely they stay in the shortlist.
+Of a shortlist that comes from tokens not even that is said: what lies outside it was compared in rounded numbers.
 At several tempos the same holds: a candidate has the best of several scores, and while none of them changes by more
 than some amount, their maximum does not either, nor does the least of several angles.
 """
@@ -35,6 +38,7 @@ from geopatch.search.options import SearchOptions
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+OUTSIDE_TOKENS = "the shortlist comes from tokens, and of windows outside it no score is known"
 ROUNDING = 4e-6  # what float32 may have added to a score, or taken from it
 ENGINE_ROUNDING = 2e-6  # an engine whose cosines are further off than this does not compute them in full
 
@@ -85,6 +89,8 @@ class Certifier:
         k, depth, scorer = self.options.k, self.options.depth, self.options.scorer
         if self.doubt:
             return no_certificate(k, self.doubt)
+        if self.options.by_tokens and len(self.cosine) > depth:
+            return no_certificate(k, OUTSIDE_TOKENS)
         if self.options.ranking.tokens is None:
             return self._before_gap(self._by_cosine(id, k, f"stays among the {k} best by cosine"))
         if len(self.cosine) > depth:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.errors import GalleryError
 from geopatch.scoring import SCORERS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from geopatch.plot.alignment import DrawnHit
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -63,13 +69,17 @@ class Explanation:
     token_score : float
         What the matches add up to.
     matches : tuple of Match
-        In the order of the query's patches.
+        In the order of the query's patches, and of the hit's where `ordered`.
     path_s : array of shape (P, 2) or None
         For dtw: seconds in query and hit that the path brings together.
     note : str
         What the score is, in one sentence.
     tempo : float, default=0.0
         The query's times are those of the query warped by this.
+    ordered : bool, default=False
+        Whether the matches are the steps of one path through query and hit, as those of `aligned` are.
+    hit : Hit, optional
+        The hit that it explains, to draw both.
     """
 
     scorer: str
@@ -80,6 +90,37 @@ class Explanation:
     path_s: npt.NDArray[np.float64] | None
     note: str
     tempo: float = 0.0
+    ordered: bool = False
+    hit: DrawnHit | None = field(default=None, repr=False)
+
+    def plot(self) -> Figure:
+        """Draw the query above, the hit below, and between them what met what.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        GalleryError
+            When the values of query or hit are not known.
+        """
+        from geopatch.plot.alignment import alignment
+
+        query = None if self.hit is None else self.hit.query_window
+        if self.hit is None or query is None:
+            raise GalleryError("there is nothing to draw: the values of the query are not known")
+        return alignment(query, self.hit)
+
+    def _repr_html_(self) -> str:
+        from geopatch.notebook import table
+
+        rows = [
+            {"query_s": str(one.query_s), "hit_s": str(one.hit_s), "similarity": one.similarity, "weight": one.weight}
+            for one in self.matches
+        ]
+        return table(rows, f"{self.scorer} {self.score:.4f}, cosine {self.cosine:.4f}: {self.note}")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them.
@@ -89,7 +130,8 @@ class Explanation:
         dict
             A value for each field; matches as dicts, the path as lists.
         """
-        plain = {name: getattr(self, name) for name in ("scorer", "score", "cosine", "tempo", "token_score", "note")}
+        names = ("scorer", "score", "cosine", "tempo", "token_score", "note", "ordered")
+        plain = {name: getattr(self, name) for name in names}
         matches = [
             {**vars(match), "query_s": list(match.query_s), "hit_s": list(match.hit_s)} for match in self.matches
         ]

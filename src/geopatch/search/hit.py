@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.errors import GalleryError, MissingExtraError
 from geopatch.scoring import SCORERS
 from geopatch.search.certificate import Certificate
 from geopatch.search.explain import Explanation, Tokens, explain_tokens
 from geopatch.signal import Signal
+from geopatch.times import time_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +63,8 @@ class Hit:
     chance : float, optional
         How many windows of a gallery of this size would score as much by chance: much less than 1 for a hit that has
         something to do with the query. None where the search had no model, which one by a stored id does not load.
+    start_time : datetime, optional
+        The wall-clock time at which it starts, where that of its record is known.
     """
 
     id: str
@@ -72,6 +80,7 @@ class Hit:
     evidence: Evidence | None = field(default=None, compare=False)
     tempo: float = 0.0
     chance: float | None = None
+    start_time: datetime | None = None
 
     def __repr__(self) -> str:
         return f"Hit({self.rank}, {self.id!r}, {self.scorer} {self.score:.4f}, {self.start_s:g}-{self.stop_s:g} s)"
@@ -80,7 +89,8 @@ class Hit:
         from geopatch.notebook import sparkline, table
 
         names = ("rank", "id", "record", "start_s", "stop_s", "score", "chance")
-        row = {**{name: getattr(self, name) for name in names}, **self.metadata}
+        when = {} if self.start_time is None else {"time": time_text(self.start_time)}
+        row = {**{name: getattr(self, name) for name in names}, **when, **self.metadata}
         return table([row if self.window is None else {**row, "window": sparkline(self.window.values)}])
 
     @property
@@ -119,9 +129,18 @@ class Hit:
         """
         assert self.evidence is not None, "a hit of a search has its evidence"
         token_score, matches = explain_tokens(self.scorer, self.evidence.query, self.evidence.hit)
-        note = SCORERS[self.scorer].note
+        scorer, path_s = SCORERS[self.scorer], self.evidence.path_s
         return Explanation(
-            self.scorer, self.score, self.cosine, token_score, matches, self.evidence.path_s, note, self.tempo
+            self.scorer,
+            self.score,
+            self.cosine,
+            token_score,
+            matches,
+            path_s,
+            scorer.note,
+            self.tempo,
+            scorer.ordered,
+            self,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -135,7 +154,8 @@ class Hit:
         names = ("rank", "id", "record", "start_s", "stop_s", "score", "chance", "scorer", "cosine", "tempo")
         certificate = None if self.certificate is None else vars(self.certificate)
         plain = {name: getattr(self, name) for name in names}
-        return {**plain, "metadata": dict(self.metadata), "certificate": certificate}
+        when = None if self.start_time is None else self.start_time.isoformat()
+        return {**plain, "start_time": when, "metadata": dict(self.metadata), "certificate": certificate}
 
 
 class Hits(list[Hit]):
@@ -162,3 +182,68 @@ class Hits(list[Hit]):
     def __init__(self, hits: Iterable[Hit] = (), notes: Iterable[str] = ()) -> None:
         super().__init__(hits)
         self.notes = tuple(notes)
+
+    def to_frame(self) -> Any:
+        """The hits as a table.
+
+        Returns
+        -------
+        polars.DataFrame
+            A row for each hit: rank, id, record, start and stop in seconds, wall-clock time, score, chance, and a
+            column for each name of the metadata.
+
+        Raises
+        ------
+        MissingExtraError
+            When polars is not installed.
+        """
+        try:
+            import polars
+        except ImportError as error:
+            raise MissingExtraError("polars", "frames", "hits as a frame") from error
+        names = ("rank", "id", "record", "start_s", "stop_s", "start_time", "score", "chance")
+        fields = dict.fromkeys(name for hit in self for name in hit.metadata if name not in names)
+        columns = {name: [getattr(hit, name) for hit in self] for name in names}
+        columns |= {name: [hit.metadata.get(name) for hit in self] for name in fields}
+        return polars.DataFrame(columns, strict=False)
+
+    def plot(self, k: int = 9, title: str = "") -> Figure:
+        """Draw the query and the best hits over it, all channels.
+
+        Parameters
+        ----------
+        k : int, default=9
+            How many hits to draw.
+        title : str, optional
+            What stands above; by default what ranked them.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        GalleryError
+            When there is no hit, or the values of the query or of a hit are not known.
+        """
+        from geopatch.plot.alignment import search_hits
+
+        query = self[0].query_window if self else None
+        if query is None:
+            raise GalleryError("there is nothing to draw: no hit, or the gallery keeps no values of the query")
+        return search_hits(query, self[:k], title or f"nearest by {self[0].scorer}")
+
+    def _repr_html_(self) -> str:
+        from geopatch.notebook import sparkline, table
+
+        rows = [
+            {
+                **{name: getattr(hit, name) for name in ("rank", "record", "start_s", "stop_s", "score", "chance")},
+                "time": None if hit.start_time is None else time_text(hit.start_time),
+                "window": "" if hit.window is None else sparkline(hit.window.values),
+                **hit.metadata,
+            }
+            for hit in self
+        ]
+        return table(rows, "; ".join(self.notes))

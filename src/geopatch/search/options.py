@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -11,12 +12,16 @@ from typing import TYPE_CHECKING, Any
 from geopatch.dtw import BAND
 from geopatch.errors import ConfigError, at_least, one_of
 from geopatch.protocol import MEANING, Protocol
-from geopatch.scoring import SCORERS, SHORTLIST, Scorer, scorer_names
+from geopatch.scoring import DEFAULT_SCORER, SCORERS, SHORTLIST, Scorer, scorer_names
 
 if TYPE_CHECKING:
     from geopatch.engines.filters import Filter, Where
 else:  # filters need numpy, and flags are made from this class without it
     Where = Any
+
+
+TOKENS = "tokens"  # what a shortlist may come from, beside embeddings
+LENGTH = re.compile(rf"(?:{TOKENS}|(?:{TOKENS}:)?([1-9]\d*))")
 
 
 def _option(
@@ -39,10 +44,12 @@ class SearchOptions:
     ----------
     k : int, default=10
         How many hits to return; fewer when filters leave fewer.
-    scorer : {"cosine", "maxsim", "fused", "bridge", "dtw"}, default="fused"
+    scorer : {"cosine", "maxsim", "fused", "bridge", "dtw", "aligned", "fused-aligned"}, default="fused"
         What ranks the shortlist.
-    shortlist : int, optional
-        How many candidates, the nearest by cosine, the scorer ranks; by default 50, or `k` where that is more.
+    shortlist : int or str, optional
+        How many candidates, the nearest by cosine, the scorer ranks; by default 50, or `k` where that is more. With
+        ``"tokens"`` they are the nearest by the tokens (MaxSim) instead, ``"tokens:200"`` so many of them: for signals
+        unlike those that the model was fitted to.
     where : str, mapping or Filter, optional
         A filter over metadata, such as ``"sex == 'F' and 40 <= age < 60"``.
     protocol : str or Protocol, optional
@@ -72,8 +79,10 @@ class SearchOptions:
     """
 
     k: int = _option(10, "How many hits to return.", low=1)
-    scorer: str = _option("fused", "What ranks the shortlist.", choices=scorer_names)
-    shortlist: int | None = _option(None, "Candidates by cosine that the scorer ranks; 50, or k where more.", low=1)
+    scorer: str = _option(DEFAULT_SCORER, "What ranks the shortlist.", choices=scorer_names)
+    shortlist: int | str | None = _option(
+        None, "How many candidates by cosine the scorer ranks; or by tokens: tokens, tokens:200."
+    )
     where: Where = _option(None, "Filter over metadata, such as: sex == 'F' and 40 <= age < 60")  # noqa: RUF009
     protocol: Protocol | str | None = _option(  # noqa: RUF009
         None, "Which candidates count; a strict one leaves out the query's own record.", choices=protocol_names
@@ -95,14 +104,32 @@ class SearchOptions:
         one_of("scorer", self.scorer, scorer_names())
         if self.min_score is not None and math.isnan(self.min_score):
             raise ConfigError("min_score must be a number, got nan")
-        if self.shortlist is not None and self.shortlist < self.k:
+        if self.depth < self.k:
             raise ConfigError(f"shortlist must be at least k = {self.k}, got {self.shortlist}")
         _ = self.filter, self.rule  # a filter or protocol that cannot be read is refused here, before any work
 
     @property
     def depth(self) -> int:
         """How many candidates the scorer ranks."""
-        return self.shortlist or max(SHORTLIST, self.k)
+        return self._shortlist[1] or max(SHORTLIST, self.k)
+
+    @property
+    def by_tokens(self) -> bool:
+        """Whether candidates are the nearest by tokens."""
+        return self._shortlist[0]
+
+    @cached_property
+    def _shortlist(self) -> tuple[bool, int | None]:
+        """Whether the shortlist comes from tokens, and its length where that is said."""
+        if self.shortlist is None:
+            return False, None
+        text = str(self.shortlist)
+        match = LENGTH.fullmatch(text)
+        if match is None:
+            raise ConfigError(
+                f"shortlist must be a number from 1 on, {TOKENS}, or a number of these such as {TOKENS}:200, got {text}"
+            )
+        return text.startswith(TOKENS), int(match[1]) if match[1] else None
 
     @cached_property
     def filter(self) -> Filter | None:

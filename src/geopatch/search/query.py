@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.data.front_end import FrontEnd
 from geopatch.engines.about import About, about_model
-from geopatch.engines.engine import Info, Shortlist
+from geopatch.engines.engine import Info, Record, Shortlist
 from geopatch.engines.entry import Channels, Entries, entries_from, fitting_layout
 from geopatch.engines.filters import Where
 from geopatch.errors import ConfigError, GalleryError, NotFoundError, SignalError
@@ -28,6 +31,13 @@ ANCHOR_DIGITS = 6  # decimals of a sample to which anchors of overlapping window
 # Half of the warp that queries are stressed with, to either side, so that what is left of it is no more than what the
 # encoder bears well; each further tempo costs an encoding and a scoring. The first wins where two score the same.
 TEMPOS = (0.0, -0.05, 0.05)
+
+
+class BeginAndUnits(Protocol):
+    """What is known of a record as a whole."""
+
+    @property
+    def start_time(self) -> datetime | None: ...
 
 
 class Searchable(Protocol):
@@ -49,7 +59,15 @@ class Searchable(Protocol):
 
     def shortlist(self, embedding: Floats, k: int = ..., where: Where = ...) -> list[Shortlist]: ...
 
+    def token_shortlist(
+        self, tokens: Floats, valid: npt.NDArray[np.bool_], k: int = ..., where: Where = ...
+    ) -> list[Shortlist]: ...
+
     def layouts(self) -> Sequence[Channels]: ...
+
+    def records(self) -> tuple[Record, ...]: ...
+
+    def record_facts(self, records: Sequence[str] | None = ...) -> Mapping[str, BeginAndUnits]: ...
 
     def info(self) -> Info: ...
 
@@ -132,7 +150,11 @@ def encode_queries(
 ) -> list[EncodedQuery]:
     """Queries encoded together; those that are stored need no model, those that are encoded stay as they are."""
     read = [_read(gallery, query) for query in queries]
-    signals = [item for item in read if isinstance(item, Signal)]
+    signals = [
+        item if isinstance(query, Span) else _through_front_end(gallery, item, model)  # stored windows went through it
+        for item, query in zip(read, queries, strict=True)
+        if isinstance(item, Signal)
+    ]
     encoded = iter(_encode(gallery, signals, model) if signals else ())
     return [
         item
@@ -142,6 +164,12 @@ def encode_queries(
         else replace(next(encoded), place=None)  # an array comes from nowhere
         for item, query in zip(read, queries, strict=True)
     ]
+
+
+def _through_front_end(gallery: Searchable, signal: Signal, model: GeoPatch | None) -> Signal:
+    """A query as windows are made of recordings: sound as frames, within the model's band."""
+    front = FrontEnd.of(loaded_model(gallery, model))
+    return signal if front is None else front.query(signal)
 
 
 def at_tempos(gallery: Searchable, queries: Sequence[EncodedQuery], model: GeoPatch | None) -> list[EncodedQuery]:
@@ -185,8 +213,12 @@ def _span(gallery: Searchable, span: Span) -> EncodedQuery | Signal:
     where = {"record": span.record, "start_s": {"<": span.stop_s}, "stop_s": {">": span.start_s}}
     parts = list(gallery.scan(where=where))
     if not parts:
+        known = [record for record in gallery.records() if record.name == span.record]
+        if not known:
+            raise unknown_record(span.record, [record.name for record in gallery.records()])
         raise NotFoundError(
-            f"the gallery has no window of record {span.record!r} between {span.start_s:g} and {span.stop_s:g} s"
+            f"the gallery has no window of record {span.record!r} between {span.start_s:g} and {span.stop_s:g} s; "
+            f"it has {known[0].start_s:g} to {known[0].stop_s:g} s of it"
         )
     slack = SAMPLE_SLACK / gallery.about.clock_hz
     for entries in parts:
@@ -194,6 +226,15 @@ def _span(gallery: Searchable, span: Span) -> EncodedQuery | Signal:
         if same.any():
             return _encoded(entries, int(np.flatnonzero(same)[0]))
     return _joined(span, [window for entries in parts for window in entries.windows])
+
+
+def unknown_record(record: str, records: Sequence[str]) -> NotFoundError:
+    """The error for a record that is not there, with the names nearest to it."""
+    nearest = difflib.get_close_matches(record, records, n=3, cutoff=0.0)
+    there = (
+        f"of its {len(records)} records the nearest are {', '.join(map(repr, nearest))}" if nearest else "it is empty"
+    )
+    return NotFoundError(f"the gallery has no window of record {record!r}; {there}")
 
 
 def _joined(span: Span, windows: Iterable[Signal | None]) -> Signal:
@@ -215,7 +256,8 @@ def _joined(span: Span, windows: Iterable[Signal | None]) -> Signal:
     if not filled.all() or not len(filled):
         raise GalleryError(f"the stored windows do not cover {name}; choose a part that they cover")
     anchors = _joined_anchors(kept, span.start_s, len(values))
-    return Signal(values, name, kept[0].rate_hz, channels, span.record, span.start_s, anchors)
+    start = kept[0].start_time and kept[0].start_time + timedelta(seconds=span.start_s - kept[0].start_s)
+    return Signal(values, name, kept[0].rate_hz, channels, span.record, span.start_s, anchors, start, kept[0].units)
 
 
 def _joined_anchors(windows: Sequence[Signal], start_s: float, length: int) -> npt.NDArray[np.float64] | None:

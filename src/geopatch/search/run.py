@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from geopatch.engines.engine import Shortlist
@@ -105,6 +107,7 @@ def _search_chunk(
         results.append(hits_of(ranking, options, certify, encoder, chances))
     if options.windows and not options.ranking.needs_windows:
         results = _with_windows(gallery, results)
+    results = _with_times(gallery, results)
     return [Hits(hits, query_notes(query.window, encoder)) for hits, query in zip(results, encoded, strict=True)]
 
 
@@ -119,7 +122,7 @@ def _model_at_hand(
 
 
 def _certify(ranking: Ranking, near: Shortlist, options: SearchOptions, indexed: int) -> Certify:
-    doubt = cosine_doubt(ranking.near_cosine, near, indexed)
+    doubt = "" if options.by_tokens else cosine_doubt(ranking.near_cosine, near, indexed)
     cosine = dict(zip(near.ids, ranking.near_cosine.tolist(), strict=True))
     return Certifier(options, cosine, ranking.scores, doubt).certify
 
@@ -135,6 +138,22 @@ def _with_windows(gallery: Searchable, results: list[list[Hit]]) -> list[list[Hi
         return results
     windows = dict(zip(entries.ids, entries.windows, strict=True))
     return [[hit.with_window(windows[hit.id]) for hit in hits] for hits in results]
+
+
+def _with_times(gallery: Searchable, results: list[list[Hit]]) -> list[list[Hit]]:
+    """The hits with their wall-clock times, where those of their records are known."""
+    records = list(dict.fromkeys(hit.record for hits in results for hit in hits))
+    facts = gallery.record_facts(records) if records else {}
+    begins = {name: one.start_time for name, one in facts.items() if one.start_time is not None}
+    return [
+        [
+            replace(hit, start_time=begins[hit.record] + timedelta(seconds=hit.start_s))
+            if hit.record in begins
+            else hit
+            for hit in hits
+        ]
+        for hits in results
+    ]
 
 
 def _candidates(

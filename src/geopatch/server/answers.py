@@ -53,6 +53,7 @@ class SignalOut(BaseModel):
 
     rate_hz: float | None
     channels: list[str]
+    units: list[str] | None
     anchors: list[float] | None
     values: list[list[float | None]]
 
@@ -101,6 +102,7 @@ class ExplanationOut(BaseModel):
     tempo: float
     token_score: float | None
     note: str
+    ordered: bool
     matches: list[MatchOut]
     path_s: list[list[float]] | None
 
@@ -122,7 +124,10 @@ class WindowOut(PlaceOut):
 
 
 class HitOut(WindowOut):
+    """A hit; `start_time` is the wall-clock time at which it starts, null where that of its record is not known."""
+
     rank: int
+    start_time: str | None
     score: float | None
     chance: float | None
     scorer: str
@@ -192,6 +197,7 @@ class InfoOut(BaseModel):
     writable: bool
     optimizing: bool
     scorers: list[str]
+    default_scorer: str
     protocols: dict[str, str]
     fields: list[FieldOut]
 
@@ -230,6 +236,7 @@ def signal_out(signal: Signal | None) -> Json | None:
     return {
         "rate_hz": signal.rate_hz,
         "channels": list(signal.channels),
+        "units": None if signal.units is None else list(signal.units),
         "anchors": None if signal.anchors is None else signal.anchors.tolist(),
         "values": _rows(signal.values),
     }

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from geopatch.engines.entry import Value, checked_metadata
 from geopatch.errors import ConfigError, GalleryError
 from geopatch.protocol import MEANING
-from geopatch.scoring import scorer_names
+from geopatch.scoring import DEFAULT_SCORER, scorer_names
 from geopatch.search.query import Span
 from geopatch.server import answers
 from geopatch.server.records import draw_record
@@ -60,7 +60,7 @@ async def search(request: Request, body: SearchIn) -> Any:
     channels of a signal are matched by name; a model with clock geometry needs its `anchors`.
     """
     start, service = time.perf_counter(), service_of(request)
-    query = body.query.as_query(service.limits, service.gallery.about.rate_hz)
+    query = body.query.as_query(service.limits, service.rate_hz)
     return _timed(await service.search(query, body.as_options(service.limits), explain=body.explain), start)
 
 
@@ -92,7 +92,7 @@ async def explain(request: Request, body: ExplainIn) -> Any:
     the values of both windows. 404 where it is not among the hits.
     """
     service = service_of(request)
-    query = body.query.as_query(service.limits, service.gallery.about.rate_hz)
+    query = body.query.as_query(service.limits, service.rate_hz)
     options = body.as_options(service.limits).changed(certify=True, windows=True)
     return Response(await service.search(query, options, hit=body.hit), media_type=JSON)
 
@@ -125,6 +125,7 @@ def info(request: Request) -> Any:
             "writable": service.writable,
             "optimizing": service.optimizing,
             "scorers": list(scorer_names()),
+            "default_scorer": DEFAULT_SCORER,
             "protocols": dict(MEANING),
             "fields": fields,
         }
@@ -253,10 +254,11 @@ async def optimize(request: Request) -> Any:
 
 
 async def _uploaded(service: SearchService, files: list[UploadFile], rate_hz: float | None) -> Signal:
-    """The signal of the files that came; only so many are in memory at the same time."""
+    """The signal of the files that came, sound as frames; only so many are in memory at the same time."""
     async with service.reading:
         content = {file.filename or "": await file.read() for file in files[:10]}
-        return await to_thread.run_sync(read_upload, content, service.limits, rate_hz)
+        signal = await to_thread.run_sync(read_upload, content, service.limits, rate_hz)
+        return await to_thread.run_sync(service.front_end.framed, signal)
 
 
 def _options(text: str) -> SearchOptionsIn:

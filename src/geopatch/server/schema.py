@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from geopatch.data.json_files import json_numbers, json_values
 from geopatch.engines.filters import All, Either, Filter, Not, as_filter
 from geopatch.errors import ConfigError, GalleryError
-from geopatch.search.options import SearchOptions
+from geopatch.search.options import TOKENS, SearchOptions
 from geopatch.search.query import Span
 from geopatch.server.refusal import RefusedError
 from geopatch.server.settings import Limits
@@ -86,9 +86,14 @@ class QueryIn(Strict):
 
 
 # Where JSON differs from Python: the type, the default, and the largest value.
-JSON_TYPES: dict[str, Any] = {"where": str | dict[str, Any] | None, "protocol": str | None}
+FromTokens = Annotated[str, StringConstraints(pattern=rf"^{TOKENS}(:\d{{1,3}})?$")]
+JSON_TYPES: dict[str, Any] = {
+    "where": str | dict[str, Any] | None,
+    "protocol": str | None,
+    "shortlist": Annotated[int, Field(ge=1, le=1_000)] | FromTokens | None,
+}
 JSON_DEFAULTS = {"windows": False}  # values make an answer a hundred times larger
-HIGH = {"k": 1_000, "shortlist": 1_000, "band": 1.0}
+HIGH = {"k": 1_000, "band": 1.0}
 
 
 def _option_fields() -> dict[str, Any]:

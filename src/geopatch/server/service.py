@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from geopatch.data.front_end import FrontEnd
 from geopatch.errors import ConfigError
 from geopatch.gallery import Gallery
 from geopatch.search.options import SearchOptions
@@ -139,6 +140,7 @@ class SearchService:
         self.place = gallery.info().place
         # How many the model takes, 0 without a model. A refit, on the gallery's own windows, does not change that.
         self.channels = 0 if gallery.model is None else int(gallery.model.encoder_.config.channels)
+        self.front_end = FrontEnd.of(gallery.model) or FrontEnd()
         self.reading = asyncio.Semaphore(MAX_READS)
         self._searchers = searchers or [Searcher(gallery)]
         self._batcher: Batcher[SearchRequest, bytes] = Batcher(
@@ -150,6 +152,11 @@ class SearchService:
         self._writer = None if writable is None else Writer(writable, self.limits, self.metrics)
         self.metrics.watch("geopatch_searches_waiting", "Searches that wait.", lambda: self._batcher.waiting)
         self.metrics.watch("geopatch_windows", "Windows in the gallery.", lambda: len(self.gallery))
+
+    @property
+    def rate_hz(self) -> float | None:
+        """What signals are brought to when they arrive; sound stays as it is until frames are made of it."""
+        return None if self.front_end.audio is not None else self.gallery.about.rate_hz
 
     @property
     def ready(self) -> bool:
@@ -174,6 +181,7 @@ class SearchService:
         self, query: str | Span | Signal, options: SearchOptions, *, explain: bool = False, hit: str | None = None
     ) -> bytes:
         """The answer as JSON."""
+        query = self.front_end.framed(query) if isinstance(query, Signal) else query
         self._check(query, options)
         return await self._batcher.submit(SearchRequest(query, options, explain, hit))
 

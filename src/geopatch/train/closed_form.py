@@ -27,6 +27,7 @@ def fit_kernels(
     device: torch.device | str = "cpu",
     state: KernelFit | None = None,
     report: CountSoFar | None = None,
+    view_count: int | None = None,
 ) -> KernelFit:
     """Solve the fixed half on windows, or on these and those that `state` has seen; the encoder comes back on the CPU.
 
@@ -48,6 +49,8 @@ def fit_kernels(
         What an earlier call returned, to add windows to.
     report : callable, optional
         Called with the number of windows seen so far.
+    view_count : int, optional
+        Views of all windows together, about; by default 48,000.
 
     Returns
     -------
@@ -59,7 +62,8 @@ def fit_kernels(
     assert half is not None, "the encoder has a fixed half"
     seen = 0 if state is None else state.moments.windows
     generator = torch.Generator(device=device).manual_seed(seed + seen)
-    views = Views(train.robust_to, MildClock(train.warp, train.shift, train.amplitude, train.noise), generator)
+    mild = MildClock(train.warp, train.shift, train.amplitude, train.noise)
+    views = Views(train.robust_to, mild, generator, view_count)
 
     def treat(batch: WindowBatch) -> WindowBatch:
         return encoder.treated(encoder.scale(batch.to(device)))

@@ -233,7 +233,9 @@ def preference_figure(rows: Sequence[StabilityRow]) -> Figure:
 
 
 def _preference_panel(axes: Axes, rows: Sequence[StabilityRow]) -> None:
-    for place, scorer in enumerate(PREFERRING):
+    measured = {str(row.setting["scorer"]) for row in rows}
+    scorers = [scorer for scorer in PREFERRING if scorer in measured]
+    for place, scorer in enumerate(scorers):
         rates = {str(row.setting["own"]): row.values["rate"] for row in rows if row.setting["scorer"] == scorer}
         colour, marker = style(scorer)
         axes.plot([rates["apart"], rates["any"]], [place, place], color=colour, linewidth=2.2, alpha=0.5)
@@ -242,7 +244,7 @@ def _preference_panel(axes: Axes, rows: Sequence[StabilityRow]) -> None:
         note = f"{rates['apart']:.3f}"
         axes.text(rates["apart"], place - 0.18, note, ha="center", va="bottom", fontsize=7.5, color=QUERY)
     axes.margins(x=0.12, y=0.15)
-    axes.set_yticks(range(len(PREFERRING)), PREFERRING, fontsize=9)
+    axes.set_yticks(range(len(scorers)), scorers, fontsize=9)
     axes.invert_yaxis()
     axes.set_xlabel(
         "queries whose own record beats every right\nwindow of other records (open: overlaps count)", fontsize=8

@@ -29,7 +29,7 @@ def affine_findings(signals: Sequence[Signal], config: PatchConfig) -> list[Find
     if not signals:
         raise SignalError("expected windows whose patches are tracks, got none")
     windows = stack(signals)
-    scaffold = fixed_scaffold(windows.lengths, config.patch_length, config.max_patches, config.stride)
+    scaffold = fixed_scaffold(windows.lengths, config.patch_length, config.patches, config.stride)
     tracks = cut(windows.values.double(), scaffold)  # (B, K, L, C)
     weights = cut(windows.confidence.double()[..., None], scaffold)[..., 0]  # (B, K, L)
     return [_finding(tracks, weights, scaffold.valid, *gauge) for gauge in GAUGES]

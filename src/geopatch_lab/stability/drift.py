@@ -126,7 +126,7 @@ def _patched(encoder: Encoder, signals: Sequence[Signal]) -> PatchBatch:
 def family(batch: PatchBatch, config: ModelConfig, rule: str) -> Scaffold:
     """P(y): the patches that a rule makes of windows."""
     one_of("rule", rule, (*RULES, "random"))
-    lengths, size = batch.windows.lengths, (config.patch_length, config.max_patches)
+    lengths, size = batch.windows.lengths, (config.patch_length, config.patches)
     if rule == "adaptive":
         return adaptive_scaffold(motion(_source(batch, config), lengths).curvature, lengths, *size)
     if rule == "random":

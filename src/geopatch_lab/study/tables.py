@@ -84,10 +84,10 @@ def _main_line(scores: StudyScores, method: str, scorer: str, stress: str) -> li
 
 
 def _fewest_seeds(scores: StudyScores, method: str) -> int:
-    """On any of its sets."""
+    """On any of the sets of table (a)."""
     by_set: dict[str, set[int]] = {}
     for row in scores.rows:
-        if method_of(row) == method and row.scores:
+        if method_of(row) == method and row.scores and row.data in (*ECG_AND_SPEECH, *UEA):
             by_set.setdefault(row.data, set()).add(row.seed)
     return min((len(seeds) for seeds in by_set.values()), default=0)
 
@@ -139,12 +139,18 @@ def late_table(scores: StudyScores) -> str:
             for protocol in dict.fromkeys(row.protocol for row in scores.rows):
                 line = _late_line(scores, Condition(data, method, target, protocol))
                 lines += [line] if line else []
-    return markdown(["encoder", "set, target", "protocol", *encoded_scorers(), "the paper: base, MaxSim"], lines)
+    return markdown(["encoder", "set, target", "protocol", *_measured(scores), "the paper: base, MaxSim"], lines)
+
+
+def _measured(scores: StudyScores) -> list[str]:
+    """The scorers that have rows."""
+    there = {row.scorer for row in scores.rows}
+    return [scorer for scorer in encoded_scorers() if scorer in there]
 
 
 def _late_line(scores: StudyScores, condition: Condition) -> list[str] | None:
-    conditions = [replace(condition, scorer=scorer) for scorer in encoded_scorers()]
-    if scores.value(conditions[0]) is None:
+    conditions = [replace(condition, scorer=scorer) for scorer in _measured(scores)]
+    if not conditions or scores.value(conditions[0]) is None:
         return None
     cells = [cell(scores.value(one), scores.value(one, MAP)) for one in conditions]
     if condition.target == "beat":  # one class is most of the data

@@ -15,6 +15,8 @@ const SCORERS = {
   fused: "The vector and the patches together, in both directions.",
   bridge: "As maxsim, with a soft choice of the best patch.",
   dtw: "Fused, less the distance between the values after time warping. Slow.",
+  aligned: "The best path through the patches of both, in the order of time.",
+  "fused-aligned": "The vector, and the best path through the patches.",
 };
 const PROTOCOLS = { "": "every window", "strict-nonoverlap": "not those that overlap the query", "strict-cross-record": "other records only" };
 
@@ -146,7 +148,7 @@ function query() {
 }
 
 function options() {
-  state.scorer = document.querySelector("#scorers input:checked")?.value || "fused";
+  state.scorer = document.querySelector("#scorers input:checked")?.value || gallery.default_scorer;
   state.protocol = $("protocol").value;
   state.k = Math.min(Math.max(Math.round(+$("k").value) || 12, 1), 100);
   state.gap = Math.max(+$("gap").value || 0, 0);
@@ -234,11 +236,11 @@ async function attempt(work, retry) {
 
 function offer() {
   $("scorers").append(...gallery.scorers.map(name => {
-    const box = element("input", { type: "radio", name: "scorer", value: name, checked: name === "fused" });
+    const box = element("input", { type: "radio", name: "scorer", value: name, checked: name === gallery.default_scorer });
     box.addEventListener("change", () => { $("scorer-hint").textContent = SCORERS[name] || ""; again(); });
     return element("label", {}, box, name);
   }));
-  $("scorer-hint").textContent = SCORERS.fused;
+  $("scorer-hint").textContent = SCORERS[gallery.default_scorer] || "";
   $("protocol").append(...Object.entries(PROTOCOLS).map(([value, text]) => element("option", { value }, text)));
   filters.show(gallery.fields);
   $("filters").hidden = gallery.fields.length === 0;

@@ -4,16 +4,26 @@ import { chanceText, channel, clock, duration, element, hue, path, range, scale,
 
 const LINE = 110, BETWEEN = 110, LEFT = 8, PATH_BANDS = 40;
 
+// The steps of a path of patches, each from halfway to the one before it to halfway to the one after it.
+function sideBySide(matches) {
+  const middle = ([start, stop]) => (start + stop) / 2;
+  return matches.map((match, n) => Object.fromEntries(["query_s", "hit_s"].map(side => {
+    const here = middle(match[side]), before = matches[n - 1]?.[side], after = matches[n + 1]?.[side];
+    return [side, [before ? (middle(before) + here) / 2 : match[side][0], after ? (here + middle(after)) / 2 : match[side][1]]];
+  })));
+}
+
 // Parts of the query and of the hit that match, weakest first; the path of dtw is cut into pieces.
-function bands({ matches, path_s: steps }, of) {
+function bands({ matches, path_s: steps, ordered }, of) {
   if (steps) {
     const cuts = Array.from({ length: PATH_BANDS + 1 }, (_, n) => steps[Math.floor(n * (steps.length - 1) / PATH_BANDS)]);
     return cuts.slice(1).map((last, n) => ({ query: [cuts[n][0], last[0]], hit: [cuts[n][1], last[1]], strength: 0.6, title: "" }));
   }
-  const ranked = [...matches].sort((a, b) => a.similarity - b.similarity);
+  const drawn = ordered ? sideBySide(matches) : matches;
+  const ranked = matches.map((match, n) => ({ ...match, ...drawn[n], match })).sort((a, b) => a.similarity - b.similarity);
   const low = ranked[0]?.similarity ?? 0, high = ranked.at(-1)?.similarity ?? 0;
-  return ranked.map(match => ({
-    query: match.query_s, hit: match.hit_s, strength: (match.similarity - low) / Math.max(high - low, 1e-6),
+  return ranked.map(({ query_s, hit_s, match }) => ({
+    query: query_s, hit: hit_s, strength: (match.similarity - low) / Math.max(high - low, 1e-6),
     title: `query ${span(...match.query_s, of)} matches hit ${span(...match.hit_s, of)}, similarity ${match.similarity.toFixed(3)}`,
   }));
 }

@@ -1,0 +1,188 @@
+"""Taking files into a gallery, one at a time: each is there whole in the end, or says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from geopatch.data.front_end import FrontEnd
+from geopatch.data.reading import InputFile, RecordingFile
+from geopatch.data.recording import Recording
+from geopatch.engines.entry import checked_metadata
+from geopatch.errors import DataError, GeoPatchError
+from geopatch.gallery import Gallery
+from geopatch.gallery.adding import cut_recording, write_signals
+from geopatch.gallery.facts import FILE, FileFacts
+from geopatch.indexing.settings import IndexReport, Listener
+from geopatch.indexing.survey import Reader, arranged, check_fits, labelled_rows
+
+Rows = dict[str, dict[str, Any]]  # what table and path say of each record
+
+
+@dataclass
+class Taker:
+    """Writes what is new or changed."""
+
+    gallery: Gallery
+    reader: Reader
+    front: FrontEnd
+    listener: Listener
+    report: IndexReport
+    owners: dict[str, str] = field(default_factory=dict)  # the file that each record came from
+
+    def take(self, files: Sequence[InputFile], known: Mapping[str, FileFacts]) -> None:
+        """All files; one that cannot be taken is refused, and the others are."""
+        self.owners = {record: name for name, facts in known.items() for record in facts.records}
+        due = [file for file in files if self._is_due(file, known.get(file.id))]
+        sizes = [max(sum(part.stat().st_size for part in file.parts), 1) for file in due]
+        foreign = {record.name for record in self.gallery.records()} - set(self.owners)
+        done = 0
+        for file, size in zip(due, sizes, strict=True):
+            share, width = done / sum(sizes), size / sum(sizes)
+            try:
+                self._take(file, known.get(file.id), foreign, share, width)
+            except GeoPatchError as error:
+                self._refuse(file, error)
+            done += size
+            self.listener.progress(done / sum(sizes), self.report.written)
+
+    def _is_due(self, file: InputFile, old: FileFacts | None) -> bool:
+        """Whether a file is new or changed; what is said of it besides may be new all the same."""
+        try:
+            digest = file.digest
+        except OSError as error:
+            self._refuse(file, DataError(f"{file.path} cannot be read: {error.strerror}; check its permissions"))
+            return False
+        if old is not None and old.digest != digest and _is_another(file, old):
+            self._refuse(
+                file, DataError(f"{file.path}: the gallery has {file.id!r} from {old.path}; rename one of them")
+            )
+            return False
+        if old is None or old.digest != digest or not old.whole:
+            return True
+        self.report.unchanged.append(file.id)
+        self._relabel(file, old)
+        return False
+
+    def _relabel(self, file: InputFile, old: FileFacts) -> None:
+        settings = self.reader.settings
+        if not settings.has_metadata:
+            return
+        rows = self._rows(file, old.records)
+        if rows == old.rows:
+            return
+        for record, row in rows.items():
+            dropped = dict.fromkeys(set(old.rows.get(record, {})) - set(row))
+            self.gallery.relabel({**dropped, **row}, record=record)
+        self.gallery.engine.write_documents(FILE, {file.id: replace(old, rows=rows).as_text()})
+        self.report.relabelled.append(file.id)
+
+    def _rows(self, file: InputFile, records: Sequence[str]) -> Rows:
+        """What table and path say of the records of a file."""
+        settings = self.reader.settings
+        from_path = {} if settings.pattern is None else settings.pattern.of(file.path) or {}
+        tables = {record: {} if settings.table is None else settings.table.of(record, file) for record in records}
+        return {record: dict(checked_metadata({**from_path, **row})) for record, row in tables.items()}
+
+    def _take(self, file: InputFile, old: FileFacts | None, foreign: set[str], share: float, width: float) -> None:
+        reading = self.reader.take(file)
+        records = [recording.signal.id for recording in reading.recordings]
+        for record in records:
+            if self.owners.get(record, file.id) != file.id:
+                other = self.owners[record]
+                raise DataError(f"{file.path}: the gallery has a recording {record!r} from {other}; rename one of them")
+        self.owners |= dict.fromkeys(records, file.id)
+        again = old is not None and old.fresh and not old.whole and old.digest == file.digest
+        fresh = again or (old is None and not foreign & set(records))
+        rows = self._rows(file, records) if self.reader.settings.has_metadata or old is None else old.rows
+        facts = FileFacts(file.digest, str(file.path.absolute()), tuple(records), rows=rows, fresh=fresh)
+        before = () if old is None else old.records
+        both = tuple(dict.fromkeys((*before, *records)))
+        self._note(file, replace(facts, records=both))
+        refusals, ids = self._write(file, reading, facts, share, width)
+        if not fresh:
+            self._remove_stale(both, ids)
+        if not ids:
+            self.gallery.engine.write_documents(FILE, {file.id: None})
+            return
+        self._note(file, replace(facts, windows=len(ids), whole=not refusals))
+        (self.report.added if fresh else self.report.changed).append(file.id)
+
+    def _note(self, file: InputFile, facts: FileFacts) -> None:
+        self.gallery.engine.write_documents(FILE, {file.id: facts.as_text()})
+
+    def _write(
+        self, file: InputFile, reading: RecordingFile, facts: FileFacts, share: float, width: float
+    ) -> tuple[int, set[str]]:
+        """How many of its recordings were refused, and the ids of all windows of the others."""
+        refusals, ids, count = 0, set[str](), len(reading.recordings)
+        for n, (recording, row) in enumerate(zip(reading.recordings, labelled_rows(reading), strict=True)):
+            named = {} if file.path.stem == recording.signal.id else {"file": file.path.name}
+            own = {**row, **facts.rows.get(recording.signal.id, {}), **named}
+            place = share + width * n / count, width / count
+            try:
+                ids |= self._write_recording(recording, own, facts, *place)
+                self._count(file, recording)
+            except GeoPatchError as error:
+                refusals += 1
+                name = "" if count == 1 else f"recording {recording.signal.id!r}: "
+                self._refuse(file, DataError(f"{file.path}: {name}{error}"))
+        return refusals, ids
+
+    def _write_recording(
+        self, recording: Recording, row: Mapping[str, Any], facts: FileFacts, share: float, width: float
+    ) -> set[str]:
+        about = self.gallery.about
+        check_fits(recording.signal, about.channels, self.gallery.width)
+        signal = recording.signal.at_rate(about.rate_hz) if self.front.window_s is None else recording.signal
+        config = self.front.window(about.rate_hz or signal.rate_hz, signal.duration_s)
+        windows = cut_recording(arranged(recording, about.channels), config, about)
+        rows = [checked_metadata({**_beyond_id(labels, signal.id), **row}) for labels in windows.labels]
+        before, total = self.report.written, len(windows.signals)
+
+        def progress(written: int) -> None:
+            self.listener.progress(share + width * written / total, before + written)
+
+        existing = "skip" if facts.fresh else "replace"
+        keep = not self.reader.settings.has_metadata
+        written = write_signals(
+            self.gallery, windows.signals, rows, existing=existing, keep_metadata=keep, report=progress
+        )
+        self.report.written += written
+        return {window.id for window in windows.signals}
+
+    def _count(self, file: InputFile, recording: Recording) -> None:
+        """What the summary says of a recording."""
+        signal, rate_hz = recording.signal, self.gallery.about.rate_hz
+        self.report.recordings += 1
+        self.report.duration_s += signal.at_rate(rate_hz).duration_s if signal.rate_hz is None else signal.duration_s
+        missing = ~signal.observed.any(1)
+        if missing.any():
+            self.report.gaps_s[file.id] = float(missing.sum() / signal.clock_hz)
+        if rate_hz is not None and signal.rate_hz is None:
+            self.report.untimed.append(file.id)
+        elif rate_hz is not None and signal.rate_hz != rate_hz:
+            self.report.resampled[file.id] = float(signal.clock_hz)
+
+    def _remove_stale(self, records: Sequence[str], ids: set[str]) -> None:
+        """Windows of the file as it was before that it has no more."""
+        where = {"record": {"in": list(records)}}
+        stale = [id for batch in self.gallery.scan(where=where) for id in batch.ids if id not in ids]
+        if stale:
+            self.report.removed += self.gallery.remove(stale)
+
+    def _refuse(self, file: InputFile, error: GeoPatchError) -> None:
+        text = " ".join(str(error).split())
+        self.listener.refuse(text if file.path.name in text else f"{file.path}: {text}")
+
+
+def _is_another(file: InputFile, old: FileFacts) -> bool:
+    """Whether a file of the same name lies elsewhere still."""
+    return old.path != str(file.path.absolute()) and Path(old.path).exists()
+
+
+def _beyond_id(labels: Mapping[str, str], record: str) -> dict[str, str]:
+    """Labels of a window without a subject that only repeats the name of its record."""
+    return {name: value for name, value in labels.items() if (name, value) != ("subject", record)}
