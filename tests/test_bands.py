@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import naive
 import numpy as np
@@ -138,7 +139,7 @@ def test_kernels_read_runs_of_neighbouring_bands() -> None:
     ],
 )
 def test_patches_grow_with_the_length_within_their_budget(
-    length: float, unit: float, settings: dict[str, int], expected: int
+    length: float, unit: float, settings: dict[str, Any], expected: int
 ) -> None:
     assert ModelConfig(**settings).patches_for(length, unit) == expected
 

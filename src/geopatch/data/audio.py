@@ -184,7 +184,8 @@ def normalised(bands: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Each band (bands, frames) at mean 0 and spread 1 over its frames; a constant one at 0."""
     centred = bands - bands.mean(axis=1, keepdims=True, dtype=np.float64)
     spread = centred.std(axis=1, keepdims=True)
-    return (centred / np.where(spread > FLAT_DB, spread, 1.0)).astype(np.float32)
+    scaled: npt.NDArray[np.float32] = (centred / np.where(spread > FLAT_DB, spread, 1.0)).astype(np.float32)
+    return scaled
 
 
 def _decibels(sound: Signal, config: AudioConfig) -> npt.NDArray[np.float32]:

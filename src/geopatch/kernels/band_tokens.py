@@ -56,7 +56,8 @@ def _read(total: Tensor, places: Tensor) -> Tensor:
     flat = places.flatten(1).to(total.dtype)
     left = flat.floor().long().clamp(max=total.shape[2] - 2)
     low, high = (total.gather(2, index[:, None].expand(-1, size, -1)) for index in (left, left + 1))
-    return (low + (high - low) * (flat - left)[:, None]).unflatten(2, places.shape[1:])
+    mixed: Tensor = (low + (high - low) * (flat - left)[:, None]).unflatten(2, places.shape[1:])
+    return mixed
 
 
 def leading_directions(second_moment: Tensor, count: int) -> Tensor:
