@@ -1,9 +1,8 @@
 """Aligned against MaxSim, each alone and fused with the cosine: a table and a figure from the rows of distortions.py.
 
-    python runs/distortions.py instant default --packs packs --rows results/aligned.jsonl --seeds 3 \
+    python runs/distortions.py instant default --packs packs --rows rows.jsonl --seeds 3 \
         --scorers fused fused-aligned maxsim aligned cosine --device cuda --workers 8
-    python runs/distortions.py instant default --sets others ... --rows results/aligned-others.jsonl
-    python runs/aligned.py results/aligned.jsonl results/aligned-others.jsonl --figure docs/figures/aligned
+    python runs/aligned.py results/distortions.jsonl.gz --figure docs/figures/aligned
 
     python runs/aligned.py --path docs/path
 
@@ -28,6 +27,7 @@ from geopatch.plot.alignment import alignment
 from geopatch.plot.canvas import RECORDED, RIGHT, pyplot, save, save_all
 
 PAIRS = (("aligned", "maxsim"), ("fused-aligned", "fused"))
+SCORERS = tuple(scorer for pair in PAIRS for scorer in pair)
 NINE = "mean of nine"
 DRAWS = 10_000
 Cell = dict[str, float]  # a number for each set
@@ -131,7 +131,7 @@ def main() -> None:
     if arguments.path is not None:
         draw_path(arguments.path)
         return
-    rows = [row for path in arguments.rows for row in read_rows(path)]
+    rows = [row for path in arguments.rows for row in read_rows(path) if row.scorer in SCORERS]
     for metric in ("recall@1", "map"):
         print(table(rows, metric), end="\n\n")
     if arguments.figure is not None:
