@@ -190,6 +190,10 @@ COUNTS = {"read": 0, "refused": 0}
 )
 @example("csv", [], 0, ReadOptions())
 @example("hea", [], 0, ReadOptions())
+@example("hea", [("claim", 0.0077, b"99999999")], 0, ReadOptions())  # signals, for which the library makes room
+@example("mp3", [("cut", 0.748177227547936), ("flip", 0.015804476490959368, 200)], 0, ReadOptions())  # 28 GB of sound
+@example("iso.csv", [("claim", 0.4551996770811815, b"9" * 19)], 0, ReadOptions())
+@example("tsv", [("claim", 0.0795, b"1e308")], 0, ReadOptions())
 def test_damaged_files_are_read_or_refused(
     name: str, damages: list[tuple[object, ...]], part: int, options: ReadOptions
 ) -> None:

@@ -76,7 +76,7 @@ def read_table(
     if roles.time is None and roles.numbers and _row_is_a_signal(table, roles, rows):
         return _wide(table, roles, options, place, padded=rows is None)
     keep_channels(table, roles, options, place)
-    return _long(table, name, roles, options, place, strict=rows == "signals")
+    return _long(table, name, roles, options, place)
 
 
 def _by_channel(table: Any) -> Any:
@@ -131,8 +131,8 @@ def _values(table: Any, roles: Roles, place: Place) -> npt.NDArray[np.float32]:
     return values
 
 
-def _long(table: Any, name: str, roles: Roles, options: ReadOptions, place: Place, *, strict: bool) -> TableReading:
-    """Rows are samples: of one recording, or of the one that the id names. A strict one has a label for each."""
+def _long(table: Any, name: str, roles: Roles, options: ReadOptions, place: Place) -> TableReading:
+    """Rows are samples: of one recording, or of the one that the id names."""
     groups = _groups(table, roles.id, name, place)
     understood = [_layout_note(roles, len(groups), len(table))]
     times = None if roles.time is None else _times(table, roles.time, options, place)
@@ -150,7 +150,7 @@ def _long(table: Any, name: str, roles: Roles, options: ReadOptions, place: Plac
         signals.append(Signal.from_array(part, id, timed.rate_hz, names, start_time=start, units=units))
         for note in timed.notes:
             notes.setdefault(note, []).append(id)
-    labels, metadata = _long_labels(table, roles, groups, place, strict), _constant_texts(table, roles, groups)
+    labels, metadata = _long_labels(table, roles, groups, place), _constant_texts(table, roles, groups)
     understood += [*_merged(notes, len(groups)), *_skip_notes(roles)]
     return TableReading(tuple(signals), labels, metadata, tuple(understood))
 
@@ -267,19 +267,21 @@ def texts_of(table: Any, column: str, place: Place) -> list[str]:
     return [str(text) for text in texts]
 
 
-def _long_labels(table: Any, roles: Roles, groups: Groups, place: Place, strict: bool) -> Labels | None:
-    """One label for each recording; labels that change within one are refused, or left out and said so."""
+def _long_labels(table: Any, roles: Roles, groups: Groups, place: Place) -> Labels | None:
+    """One label for each recording; a label that changes within the only one is left out and said so."""
     if roles.label is None:
         return None
     texts = np.asarray(texts_of(table, roles.label, place), dtype=object)
     labels = []
     for id, rows in groups.items():
         own = list(dict.fromkeys(texts if rows is None else texts[rows]))
-        if len(own) > 1 and not strict:
-            roles.skipped[roles.label] = f"it changes within recording {id!r} ({listed(own)})"
+        if len(own) > 1 and roles.id is None:
+            roles.skipped[roles.label] = f"it changes within the recording ({listed(own)})"
             return None
         if len(own) > 1:
-            raise SignalError(f"signal {id!r} has two labels, {own[0]!r} and {own[1]!r}; give it one")
+            raise SignalError(
+                f"signal {id!r} has two labels, {own[0]!r} and {own[1]!r}; give it one, or rename the column"
+            )
         labels.append(own[0])
     return np.asarray(labels, dtype=str)
 

@@ -164,7 +164,8 @@ def _interpolated(values: Rows, seconds: Seconds, rate_hz: float, samples: int) 
     for column, own in zip(even.T, values.T, strict=True):  # a column at a time: less memory
         left, right = own[after - 1], own[after]
         nearer = np.where(share < 0.5, left, right)
-        mixed = left + share * (right - left)
+        with np.errstate(invalid="ignore"):  # of infinity, which Signal refuses
+            mixed = left + share * (right - left)
         column[:] = np.where(wide | np.isnan(mixed), nearer, mixed)
     even[wide & (nearest > JITTER)] = np.nan
     return even

@@ -24,6 +24,7 @@ CLOCK = re.compile(r"(\d{1,3}):(\d\d)(?::(\d\d(?:[.,]\d*)?))?")
 ZONE = re.compile(r"(?<=\d)\s*(Z|UTC|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 EUROPEAN = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})[ T]+(\S.*)")
 SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})[ T]+(\S.*)")
+MICROSECONDS = len("2026-12-31T12:00:00.000000")  # digits beyond them are cut
 DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d*)?)?)?)?")
 
 
@@ -158,11 +159,11 @@ def _parsed(local: Sequence[str], texts: Sequence[str]) -> npt.NDArray[np.dateti
         if text != "NaT" and not DATE.fullmatch(text):
             raise TimeTextError(row, texts[row])
     try:
-        return np.asarray(plain, dtype="S").astype("datetime64[us]")
+        return np.asarray([text[:MICROSECONDS] for text in plain], dtype="S").astype("datetime64[us]")
     except ValueError:
         for row, text in enumerate(plain):
             try:
-                np.asarray([text], dtype="S").astype("datetime64[us]")
+                np.asarray([text[:MICROSECONDS]], dtype="S").astype("datetime64[us]")
             except ValueError:
                 raise TimeTextError(row, texts[row]) from None
         raise

@@ -79,8 +79,8 @@ def read_audio(path: str | Path, id: str | None = None) -> Signal:
         raise DataError(f"{path}: {error}") from error
 
 
-def check_sound_size(path: Path, most: int) -> None:
-    """Refuse a sound of more values than that, by its header."""
+def sound_size(path: Path) -> int:
+    """Samples times channels of a sound, by its header."""
     soundfile = _soundfile()
     try:
         about = soundfile.info(str(path))
@@ -88,10 +88,7 @@ def check_sound_size(path: Path, most: int) -> None:
         raise DataError(
             f"{path.name} cannot be read as audio: {' '.join(str(error).split())}; copy it again"
         ) from error
-    if about.frames * about.channels > most:
-        raise DataError(
-            f"the sound has {about.frames} samples of {about.channels} channels, too many for {most}; cut it"
-        )
+    return int(about.frames) * int(about.channels)
 
 
 def audio_tags(path: Path) -> dict[str, str]:

@@ -12,12 +12,12 @@ import numpy as np
 
 from geopatch.columns import listed
 from geopatch.data.file_reading import FileReading, from_signal, one_line
-from geopatch.errors import DataError, MissingExtraError
+from geopatch.data.source import LIBRARY_ERRORS
+from geopatch.errors import DataError, GeoPatchError, MissingExtraError
 from geopatch.read_options import ReadOptions
 from geopatch.signal import Signal
 from geopatch.times import NO_DATE
 
-DAMAGED = (ValueError, TypeError, IndexError, KeyError, AttributeError, OSError, EOFError, ArithmeticError, MemoryError)
 UNKNOWN = ("", "X")
 
 
@@ -30,8 +30,8 @@ def read_edf(path: Path, id: str, options: ReadOptions) -> FileReading:
             if not file.is_continuous:
                 raise DataError(f"{path.name} is discontinuous (EDF+D), which is not read; write it as EDF+C")
             return _reading(path, id, file, options)
-    except DAMAGED as error:
-        if isinstance(error, DataError):
+    except LIBRARY_ERRORS as error:
+        if isinstance(error, GeoPatchError):
             raise
         raise DataError(f"{path.name} cannot be read as EDF or BDF: {one_line(error)}; copy it again") from error
 

@@ -10,7 +10,7 @@ from typing import Any
 from geopatch.columns import narwhals
 from geopatch.data.archive import read_arff, read_ts, read_tsv
 from geopatch.data.array_files import read_arrays, read_npy, read_npz
-from geopatch.data.audio import audio_tags, read_audio
+from geopatch.data.audio import audio_tags, read_audio, sound_size
 from geopatch.data.collection import Collection
 from geopatch.data.delimited import load_polars, read_delimited, read_dialect
 from geopatch.data.edf import read_edf
@@ -31,6 +31,7 @@ from geopatch.read_options import NONE, ReadOptions
 from geopatch.signal import Signal
 
 AUDIO = (".wav", ".flac", ".mp3", ".ogg")
+SOUND_EXPANSION = 200  # of speech in a small mp3 file
 ARCHIVE_FORM = "one in each row, its class first, as in the UCR archive"
 
 
@@ -99,6 +100,7 @@ def archive(read: Callable[[Path], Collection]) -> Reader:
 
 def audio(path: Path, id: str, options: ReadOptions) -> FileReading:
     """The sound itself, between -1 and 1, and its tags."""
+    check_claim(path, 4 * sound_size(path), SOUND_EXPANSION)
     return from_signal(read_audio(path, id), options, ["sound"], audio_tags(path))
 
 

@@ -29,6 +29,7 @@ Value = str | int | float | bool
 Skip = Callable[["InputFile", DataError], None]
 
 CHUNK_BYTES = 1 << 20
+FOLDER_FORMATS = tuple(suffix for suffix in FORMATS if suffix != ".json")  # which mostly describe other files
 
 
 @dataclass(frozen=True)
@@ -173,12 +174,12 @@ def _named(path: Path) -> InputFile:
 def _in_folder(folder: Path, skip: Skip | None) -> list[InputFile]:
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and not _hidden(path.relative_to(folder)))
     names, segments = set(paths), wfdb_segments(paths)
-    readable = [path for path in paths if suffix_of(path) in FORMATS and path not in segments]
+    readable = [path for path in paths if suffix_of(path) in FOLDER_FORMATS and path not in segments]
     for path in paths:
-        if skip is not None and suffix_of(path) not in FORMATS and not is_companion(path, names):
+        if skip is not None and suffix_of(path) not in FOLDER_FORMATS and not is_companion(path, names):
             skip(InputFile(path, path.stem, (path,), True), _unknown(path))
     if not readable:
-        raise DataError(f"{folder} has no file that can be read; expected {', '.join(FORMATS)}")
+        raise DataError(f"{folder} has no file that can be read; expected {', '.join(FOLDER_FORMATS)}")
     stems = [path.relative_to(folder).with_suffix("").as_posix() for path in readable]
     ids = [
         path.relative_to(folder).as_posix() if stems.count(stem) > 1 else stem

@@ -20,6 +20,10 @@ Report = Callable[[str, int, int], None]  # what is being read, how many are don
 Item = TypeVar("Item")
 
 MISSING = "?"
+LIBRARY_ERRORS = (  # what libraries of formats make of damaged files
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, NameError, OSError),
+    *(RuntimeError, StopIteration, TypeError, ValueError),
+)
 # Compressed files may hold more than their size. What claims more than so many times that, and more than so many bytes,
 # is taken for damaged.
 MAX_EXPANSION, FREE_BYTES = 20, 1 << 28
@@ -51,10 +55,10 @@ def check_file(path: str | Path) -> Path:
     return path
 
 
-def check_claim(path: Path, claimed: int) -> None:
+def check_claim(path: Path, claimed: int, expansion: int = MAX_EXPANSION) -> None:
     """Refuse a file that claims to unpack to far more bytes than it has."""
     size = path.stat().st_size
-    if claimed > max(FREE_BYTES, MAX_EXPANSION * size):
+    if claimed > max(FREE_BYTES, expansion * size):
         raise DataError(f"{path.name} claims {claimed} bytes of values in {size}; it is damaged, or write it in parts")
 
 

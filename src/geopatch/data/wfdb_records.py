@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from geopatch.data.recording import AAMI, Recording
+from geopatch.data.source import LIBRARY_ERRORS
 from geopatch.errors import DataError, MissingExtraError, SignalError
 from geopatch.signal import Signal
 from geopatch.times import NO_DATE
@@ -22,16 +23,17 @@ FIRST_LEAD = "MLII"  # of 46 of MITDB's 48 records; in 114 it is the second chan
 BYTES_A_SAMPLE = {"8": 1.0, "16": 2.0, "24": 3.0, "32": 4.0, "61": 2.0, "80": 1.0, "160": 2.0, "212": 1.5}
 FIELD = re.compile(r"<?([A-Za-z][\w ]{0,30})>?:\s*([^<:]*?)(?=\s*(?:<|$|[A-Za-z][\w]*:))")
 PATIENT = re.compile(r"(\d{1,3}) ([MF])\b")
-DAMAGED = (ValueError, IndexError, KeyError, TypeError, AttributeError, OSError, EOFError, ArithmeticError, MemoryError)
 BYTES_A_SAMPLE |= {"310": 4 / 3, "311": 4 / 3}
 
 
 def read_record(path: Path) -> Recording:
     """One record: its signals in physical units, lead MLII first, its beats and rhythms where it is annotated."""
     wfdb = _wfdb()
-    header = _call(_beside(path, ".hea"), wfdb.rdheader, str(path))
+    header = _header(path)
     _check_header(path, header)
     record = _call(_beside(path, ".hea"), wfdb.rdrecord, str(path))
+    if record.p_signal is None or not record.sig_name:
+        raise DataError(f"{_beside(path, '.hea')} describes no signal; a record needs its .hea and .dat files")
     try:
         order = lead_order(record.sig_name)
         leads, units = ([names[place] for place in order] for names in (record.sig_name, record.units))
@@ -46,6 +48,21 @@ def read_record(path: Path) -> Recording:
         return _marked(path, signal, wfdb) if _beside(path, ".atr").is_file() else Recording(signal, path.name)
     except SignalError as error:
         raise DataError(f"{path.parent / path.name}: {error}") from error
+
+
+def _header(path: Path) -> Any:
+    """The header, if it has a line for each signal or segment that it promises: the library makes room for all."""
+    file = _beside(path, ".hea")
+    if file.is_file():
+        lines = [line.split() for line in file.read_text(encoding="utf-8", errors="replace").splitlines()]
+        first, *rest = [words for words in lines if words and not words[0].startswith("#")] or [[""]]
+        segments = first[0].partition("/")[2]
+        count = segments or "".join(first[1:2])  # of several segments, each has its own header
+        if count.isdecimal() and (len(count) > 9 or int(count) > len(rest)):
+            raise DataError(f"{file} promises {count[:20]} signals and describes {len(rest)}; copy it again")
+        if segments and len(first) > 1 and len(first[1]) > 4:
+            raise DataError(f"{file} promises {first[1][:20]} signals; copy it again")
+    return _call(file, _wfdb().rdheader, str(path))
 
 
 def wfdb_parts(header: Path) -> tuple[Path, ...]:
@@ -134,7 +151,7 @@ def _check_header(path: Path, header: Any, depth: int = 0) -> None:
                     f"{_beside(path, '.hea')} names segment {segment[:60]}, which is not beside it; copy both"
                 )
             own = path.with_name(segment)
-            _check_header(own, _call(_beside(own, ".hea"), _wfdb().rdheader, str(own)), depth + 1)
+            _check_header(own, _header(own), depth + 1)
         return
     if not header.file_name and not depth:
         raise DataError(f"{_beside(path, '.hea')} names no file of data; a record needs its .hea and .dat files")
@@ -173,7 +190,7 @@ def _call(file: Path, read: Any, *arguments: str) -> Any:
         raise DataError(f"{file} is missing; a record needs its .hea and .dat files")
     try:
         return read(*arguments)
-    except DAMAGED as error:
+    except LIBRARY_ERRORS as error:
         raise DataError(f"{file} cannot be read as WFDB: {' '.join(str(error).split())}; copy it again") from error
 
 

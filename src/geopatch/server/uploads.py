@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from geopatch.columns import listed
-from geopatch.data.audio import check_sound_size
+from geopatch.data.audio import sound_size
 from geopatch.data.formats import AUDIO, FORMATS
 from geopatch.data.reading import InputFile, RecordingFile, read_file
 from geopatch.errors import DataError, GeoPatchError, MissingExtraError
@@ -68,8 +68,8 @@ def _read(files: Files, name: str, ending: str, limits: Limits) -> RecordingFile
             (Path(folder) / _plain_name(other)).write_bytes(content)
         path = Path(folder) / _plain_name(name)
         try:
-            if ending in AUDIO:
-                check_sound_size(path, limits.values)
+            if ending in AUDIO and sound_size(path) > limits.values:
+                raise DataError(f"the sound has more than {limits.values} values; cut it, or send one channel")
             return read_file(InputFile(path, PurePosixPath(name).stem[:MAX_ID] or "upload", (path,)), ReadOptions())
         except MissingExtraError:
             raise
