@@ -112,7 +112,7 @@ def test_a_span_finds_the_copies_at_other_speeds(made: Made) -> None:
     assert all(number is not None for number in right[:10])
     assert len(set(right) - {None}) >= COPIES - 3
     timed = {hit.record: hit.start_time for hit in hits}
-    assert timed["rec04"].isoformat().startswith("2026-05-01T12:00:")
+    assert str(timed["rec04"]).startswith("2026-05-01 12:00:")
     assert timed["rec00"] is None
 
 

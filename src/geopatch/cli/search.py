@@ -90,6 +90,7 @@ def command(
     search_options = SearchOptions(**flags, windows=bool(pictures))
     estimator = None if model is None else _load(model, device)
     with Gallery.open(gallery, model=estimator, read_only=True, device=device) as opened:
+        wanted: Signal | Span | str
         if query is None:
             wanted = _stored(opened, id, row, record, start, stop)
         else:

@@ -286,7 +286,7 @@ def _some(
     config = front.window(rate_hz or signal.rate_hz, signal.at_rate(rate_hz).duration_s)
     prepared = prepare(recording, config).signal
     places = list(spans(prepared.length, config))
-    chosen = draw.choice(len(places), min(most, len(places)), replace=False) if places else []
+    chosen = draw.choice(len(places), min(most, len(places)), replace=False).tolist() if places else list[int]()
     for place in sorted(chosen):
         start, stop = places[place]
         if prepared.observed[start:stop].any():
