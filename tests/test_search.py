@@ -604,3 +604,22 @@ def test_cosines_are_those_of_the_embeddings(gallery: Gallery) -> None:
     entries = gallery.fetch([f"w{n}" for n in range(COUNT)])
     for hit in gallery.search("w3", 5, certify=True):
         assert hit.cosine == pytest.approx(naive_search.cosine(entries, 3, entries.ids.index(hit.id)), abs=1e-6)
+
+
+def test_sound_is_told_by_its_tokens_in_the_order_of_time_unless_options_say_otherwise(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    names = tuple(f"mel {n}" for n in range(8))
+    sounds = [Signal(draw.normal(size=(150, 8)).astype(np.float32), f"u{n}", 100.0, names) for n in range(12)]
+    with Gallery.create(tmp_path / "sounds", GeoPatch().fit(sounds)) as gallery:
+        gallery.add(sounds)
+        hits = gallery.search(replace(sounds[3], id="heard again"), k=2)
+        assert [hits[0].id, hits[0].scorer, hits[0].explain().ordered] == ["u3", "aligned", True]
+        assert gallery.search(sounds[3], k=2, scorer="cosine")[0].scorer == "cosine"
+
+
+def test_what_options_leave_open_depends_on_the_gallery() -> None:
+    left_open = SearchOptions()
+    assert (left_open.completed(sound=False).scorer, left_open.completed(sound=False).by_tokens) == ("fused", False)
+    assert (left_open.completed(sound=True).scorer, left_open.completed(sound=True).by_tokens) == ("aligned", True)
+    chosen = SearchOptions(scorer="fused", shortlist=60)
+    assert chosen.completed(sound=True) == chosen

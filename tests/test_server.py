@@ -104,7 +104,7 @@ def test_the_shortlist_is_an_option(client: TestClient, gallery: Gallery, shortl
 
 def test_the_page_starts_with_the_default_scorer(client: TestClient) -> None:
     info = client.get("/api/info").json()
-    assert info["default_scorer"] == SearchOptions().scorer
+    assert info["default_scorer"] == SearchOptions().completed(sound=False).scorer
     assert info["default_scorer"] in info["scorers"]
 
 

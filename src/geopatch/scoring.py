@@ -19,6 +19,7 @@ from geopatch.namespace import Array, is_numpy, largest, like, namespace
 SHORTLIST = 50
 SHARPNESS = 10.0
 DEFAULT_SCORER = "fused"  # of a search
+SOUND_SCORER = "aligned"  # of a search in sound: what is said is in the order of its sounds
 DEFAULT_SCORERS = (DEFAULT_SCORER, "cosine")  # of an evaluation
 
 
@@ -218,6 +219,11 @@ def register(scorer: Scorer) -> None:
     if scorer.name in SCORERS:
         raise ConfigError(f"there is a scorer {scorer.name!r} already; give another name")
     SCORERS[scorer.name] = scorer
+
+
+def default_scorer(*, sound: bool) -> str:
+    """What ranks where nobody says it."""
+    return SOUND_SCORER if sound else DEFAULT_SCORER
 
 
 def scorer_names() -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from geopatch.notebook import sparkline, table
 __all__ = ["Anchors", "LazySignals", "Signal", "Values"]
 
 SLOWEST_HZ = 0.001
+BANDS = "mel "  # what the names of neighbouring bands of a spectrum start with
 NAMES_SHOWN = 4  # of channels, in one-line descriptions
 
 
@@ -321,6 +322,11 @@ class LazySignals(Sequence[Signal]):
 
     rate_hz: float | None
     lengths: npt.NDArray[np.int64]  # (N,) samples of each, known without reading it
+
+
+def are_bands(channels: Sequence[str] | None) -> bool:
+    """Whether these are the names of neighbouring bands of a spectrum: frames of sound."""
+    return bool(channels) and all(name.startswith(BANDS) for name in channels or ())
 
 
 def at_hz(rate_hz: float | None) -> str:

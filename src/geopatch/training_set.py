@@ -15,10 +15,9 @@ from geopatch.config import ModelConfig, TrainConfig
 from geopatch.errors import SignalError
 from geopatch.inputs import as_signals
 from geopatch.patches import LazyWindows, WindowBatch, stack
-from geopatch.signal import LazySignals, Signal
+from geopatch.signal import LazySignals, Signal, are_bands
 from geopatch.train.amplitude import Report, choose_amplitude
 
-BANDS = "mel "  # what the names of neighbouring bands of a spectrum start with
 SERIES_UNIT = 1024  # samples that `max_patches` do for, the most that fixed kernels look at
 SOUND_UNIT_S = 2 / 3  # of sound: a patch is about as long as a sound of speech
 IN_MEMORY_BYTES = 2**30  # windows on disk that take more stay there while an encoder is trained on them
@@ -47,7 +46,7 @@ class TrainingSet:
 
     def adapted(self, model: ModelConfig) -> ModelConfig:
         """The config with what the windows say: whether channels are bands, and the patches of windows so long."""
-        bands = bool(self.channels) and all(name.startswith(BANDS) for name in self.channels)
+        bands = are_bands(self.channels)
         unit = SOUND_UNIT_S * self.rate_hz if bands and self.rate_hz else SERIES_UNIT
         count = model.patches_for(float(self.windows.lengths.float().median()), unit)
         return replace(model, bands=bands or model.bands, patch_count=count if count > model.max_patches else None)

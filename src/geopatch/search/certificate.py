@@ -86,7 +86,7 @@ class Certifier:
         return replace(certificate, covers=f"{certificate.covers}; the query at each tempo drifts on its own")
 
     def _at_one_tempo(self, id: str) -> Certificate:
-        k, depth, scorer = self.options.k, self.options.depth, self.options.scorer
+        k, depth, scorer = self.options.k, self.options.depth, self.options.ranking.name
         if self.doubt:
             return no_certificate(k, self.doubt)
         if self.options.by_tokens and len(self.cosine) > depth:

@@ -136,7 +136,7 @@ class Chances:
         return self._counts[where]
 
     def _null(self, options: SearchOptions, model: GeoPatch) -> NullScores | None:
-        sample, key = self._refreshed(), (options.scorer, options.band if options.ranking.needs_windows else 0.0)
+        sample, key = self._refreshed(), (options.ranking.name, options.band if options.ranking.needs_windows else 0.0)
         if key not in sample.nulls and sample.entries is not None:
             scores = self._scores(sample.entries, options, model)
             sample.nulls[key] = NullScores(scores, options.ranking.steepness)

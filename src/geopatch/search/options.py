@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from geopatch.dtw import BAND
 from geopatch.errors import ConfigError, at_least, one_of
 from geopatch.protocol import MEANING, Protocol
-from geopatch.scoring import DEFAULT_SCORER, SCORERS, SHORTLIST, Scorer, scorer_names
+from geopatch.scoring import DEFAULT_SCORER, SCORERS, SHORTLIST, Scorer, default_scorer, scorer_names
 
 if TYPE_CHECKING:
     from geopatch.engines.filters import Filter, Where
@@ -44,12 +44,12 @@ class SearchOptions:
     ----------
     k : int, default=10
         How many hits to return; fewer when filters leave fewer.
-    scorer : {"cosine", "maxsim", "fused", "bridge", "dtw", "aligned", "fused-aligned"}, default="fused"
-        What ranks the shortlist.
+    scorer : {"cosine", "maxsim", "fused", "bridge", "dtw", "aligned", "fused-aligned"}, optional
+        What ranks the shortlist; by default "fused", and of sound "aligned".
     shortlist : int or str, optional
         How many candidates, the nearest by cosine, the scorer ranks; by default 50, or `k` where that is more. With
         ``"tokens"`` they are the nearest by the tokens (MaxSim) instead, ``"tokens:200"`` so many of them: for signals
-        unlike those that the model was fitted to.
+        unlike those that the model was fitted to, and the default of sound.
     where : str, mapping or Filter, optional
         A filter over metadata, such as ``"sex == 'F' and 40 <= age < 60"``.
     protocol : str or Protocol, optional
@@ -79,7 +79,9 @@ class SearchOptions:
     """
 
     k: int = _option(10, "How many hits to return.", low=1)
-    scorer: str = _option(DEFAULT_SCORER, "What ranks the shortlist.", choices=scorer_names)
+    scorer: str | None = _option(
+        None, "What ranks the shortlist; by default fused, of sound aligned.", choices=scorer_names
+    )
     shortlist: int | str | None = _option(
         None, "How many candidates by cosine the scorer ranks; or by tokens: tokens, tokens:200."
     )
@@ -101,7 +103,8 @@ class SearchOptions:
             low, value = item.metadata["low"], getattr(self, item.name)
             if low is not None and value is not None:
                 at_least(item.name, value, low)
-        one_of("scorer", self.scorer, scorer_names())
+        if self.scorer is not None:
+            one_of("scorer", self.scorer, scorer_names())
         if self.min_score is not None and math.isnan(self.min_score):
             raise ConfigError("min_score must be a number, got nan")
         if self.depth < self.k:
@@ -150,7 +153,24 @@ class SearchOptions:
     @property
     def ranking(self) -> Scorer:
         """The scorer itself."""
-        return SCORERS[self.scorer]
+        return SCORERS[self.scorer or DEFAULT_SCORER]
+
+    def completed(self, *, sound: bool) -> SearchOptions:
+        """The same options, with what was left open as it is best for such a gallery.
+
+        Parameters
+        ----------
+        sound : bool
+            Whether the windows are frames of sound: they are told by their tokens in the order of time.
+
+        Returns
+        -------
+        SearchOptions
+            Options whose scorer is set.
+        """
+        scorer = self.scorer or default_scorer(sound=sound)
+        shortlist = TOKENS if sound and self.shortlist is None else self.shortlist
+        return replace(self, scorer=scorer, shortlist=shortlist)
 
     def changed(self, **overrides: Any) -> SearchOptions:
         """The same options with some of them changed.

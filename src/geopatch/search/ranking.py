@@ -154,7 +154,7 @@ def _hit(
         stop_s=float(entries.stop_s[row]),
         score=float(ranking.score[n]),
         rank=place,
-        scorer=options.scorer,
+        scorer=options.ranking.name,
         cosine=float(ranking.cosine[n]),
         metadata=entries.metadata[row],
         certificate=None if certify is None else certify(entries.ids[row]),
@@ -179,7 +179,8 @@ def _path_seconds(
 def _query_window(query: EncodedQuery, options: SearchOptions) -> Signal:
     if query.window is None:
         raise GalleryError(
-            f"{options.scorer} needs the values of the query, and the gallery keeps none of {query.id!r}; give a signal"
+            f"{options.ranking.name} needs the values of the query, and the gallery keeps none of {query.id!r}; "
+            "give a signal"
         )
     return query.window
 
@@ -188,15 +189,15 @@ def _candidate_window(entries: Entries, row: int, options: SearchOptions) -> Sig
     window = entries.windows[row]
     if window is None:
         raise GalleryError(
-            f"{options.scorer} needs the values of every window, and the gallery keeps none of {entries.ids[row]!r}; "
-            "add windows with keep_windows=True, or choose another scorer"
+            f"{options.ranking.name} needs the values of every window, and the gallery keeps none of "
+            f"{entries.ids[row]!r}; add windows with keep_windows=True, or choose another scorer"
         )
     return window
 
 
 def _needed(encoder: Encoder | None, options: SearchOptions) -> Encoder:
     if encoder is None:
-        raise GalleryError(f"{options.scorer} scales windows as the model does; give model=GeoPatch.load(folder)")
+        raise GalleryError(f"{options.ranking.name} scales windows as the model does; give model=GeoPatch.load(folder)")
     return encoder
 
 

@@ -27,7 +27,7 @@ from geopatch.search.query import (
     model_of,
 )
 from geopatch.search.ranking import Certify, Ranking, hits_of, rank
-from geopatch.signal import Signal
+from geopatch.signal import Signal, are_bands
 
 if TYPE_CHECKING:
     from geopatch.estimator import GeoPatch
@@ -59,11 +59,11 @@ def search_batch(
         raise ConfigError("search_batch takes a list of queries; give one query to search")
 
     def search() -> list[Hits]:
-        used = model_of(gallery, model)
+        used, complete = model_of(gallery, model), options.completed(sound=are_bands(gallery.about.channels))
         return [
             hits
             for start in range(0, len(queries), CHUNK)
-            for hits in _search_chunk(gallery, queries[start : start + CHUNK], options, used)
+            for hits in _search_chunk(gallery, queries[start : start + CHUNK], complete, used)
         ]
 
     return with_one_encoder(gallery, search)

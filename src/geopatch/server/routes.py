@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from geopatch.engines.entry import Value, checked_metadata
 from geopatch.errors import ConfigError, GalleryError
 from geopatch.protocol import MEANING
-from geopatch.scoring import DEFAULT_SCORER, scorer_names
+from geopatch.scoring import default_scorer, scorer_names
 from geopatch.search.query import Span
 from geopatch.server import answers
 from geopatch.server.records import draw_record
@@ -35,7 +35,7 @@ from geopatch.server.schema import (
 )
 from geopatch.server.service import SearchService
 from geopatch.server.uploads import read_upload
-from geopatch.signal import Signal
+from geopatch.signal import Signal, are_bands
 from geopatch.version import __version__
 
 JSON = "application/json"
@@ -125,7 +125,7 @@ def info(request: Request) -> Any:
             "writable": service.writable,
             "optimizing": service.optimizing,
             "scorers": list(scorer_names()),
-            "default_scorer": DEFAULT_SCORER,
+            "default_scorer": default_scorer(sound=are_bands(about.channels)),
             "protocols": dict(MEANING),
             "fields": fields,
         }

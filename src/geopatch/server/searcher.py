@@ -18,7 +18,7 @@ from geopatch.search.query import EncodedQuery, Span, encode_queries
 from geopatch.search.run import search_batch, with_one_encoder
 from geopatch.server.answers import hit_out, query_out
 from geopatch.server.refusal import RefusedError
-from geopatch.signal import Signal
+from geopatch.signal import Signal, are_bands
 
 Outcome = bytes | GeoPatchError
 
@@ -54,7 +54,7 @@ class Searcher:
                 values = np.zeros((about.length, model.encoder_.config.channels), dtype=np.float32)
                 marks = np.linspace(0, about.length - 1, 4)  # for models with clock geometry
                 model.encode([Signal(values, "warm-up", about.rate_hz, anchors=marks)])
-                self.gallery.chances.measure(SearchOptions(), model)
+                self.gallery.chances.measure(SearchOptions().completed(sound=are_bands(about.channels)), model)
         except GeoPatchError:
             log.exception("the gallery cannot be searched yet")
         self.ready = True

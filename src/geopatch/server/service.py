@@ -199,10 +199,10 @@ class SearchService:
         samples = query.length if isinstance(query, Signal) else 0
         if isinstance(query, Span):
             samples = round(min(query.stop_s - query.start_s, 1e9) * rate_hz)
-        most = self.limits.dtw_samples if options.scorer == "dtw" else self.limits.query_samples
+        most = self.limits.dtw_samples if options.ranking.name == "dtw" else self.limits.query_samples
         if samples > most:
             raise ConfigError(
-                f"a query may have {most} samples, {most / rate_hz:g} s, with {options.scorer}; "
+                f"a query may have {most} samples, {most / rate_hz:g} s, with {options.ranking.name}; "
                 f"got {samples / rate_hz:g} s: choose a shorter part"
             )
         if not isinstance(query, Signal) or not self.channels or query.values.shape[1] == self.channels:
