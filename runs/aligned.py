@@ -115,6 +115,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 def draw_path(path: Path) -> None:
     """A stroke of the built-in sample, found without labels, with the path that explains its score."""
     train, test = basic_motions()
+    assert train.labels is not None
     query = [signal for signal, label in zip(train.signals, train.labels, strict=True) if label == "Badminton"][2]
     with TemporaryDirectory() as folder, Gallery.create(f"{folder}/gallery", GeoPatch().fit(test.signals)) as gallery:
         gallery.add(test.signals)

@@ -104,7 +104,7 @@ def first_hits(
             entries = gallery.fetch(near.ids, with_windows="dtw" in scorers)
             for options in searches:
                 ranking = rank(query, near, entries, options, gallery.model.encoder_)
-                found[options.scorer].append(str(entries.metadata[ranking.rows[0]]["beat"]))
+                found[options.ranking.name].append(str(entries.metadata[ranking.rows[0]]["beat"]))
     return found
 
 

@@ -141,7 +141,9 @@ def together_table(rows: Sequence[Row]) -> str:
             [scores.column(column, method, scorer=scorer, stress=stress) for stress in ("clean", WARPED)]
             for column in COLUMNS
         ]
-        lines.append([title, labels, *(" / ".join(map(share, pair)) for pair in pairs)])
+        lines.append(
+            [title, labels, *(" / ".join("-" if one is None else share(one) for one in pair) for pair in pairs)]
+        )
     return markdown(["first hit right (R@1), clean / warped", "labels", *COLUMNS.values()], lines)
 
 

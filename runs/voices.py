@@ -169,7 +169,7 @@ def pack(folder: Path, path: Path) -> None:
             parts.append(np.clip(np.round((values - peak + FLOOR_DB) * LEVELS / FLOOR_DB), 0, LEVELS).astype(np.uint8))
     lengths = np.asarray([len(part) for part in parts])
     columns = {"voice": np.asarray(voices), "prompt": np.asarray(prompts), "peak": np.asarray(peaks, np.float32)}
-    np.savez_compressed(path, lengths=lengths, frames=np.concatenate(parts), **columns)
+    np.savez_compressed(path, lengths=lengths, frames=np.concatenate(parts), **columns)  # type: ignore[arg-type]
     print(f"{len(parts)} utterances of {len({*voices})} voices, {path.stat().st_size / 1e6:.1f} MB")
 
 

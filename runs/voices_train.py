@@ -227,7 +227,7 @@ def searches(known: Utterances, variant: Variant, side: npt.NDArray[np.bool_], n
         gallery = known.collection(side & np.isin(known.voice, [*REAL, voice]), variant, "gallery")
         queries = known.collection(side & (known.voice == voice), variant, f"{name} {voice}")
         speakers = np.asarray([signal.id.split("/")[0] for signal in gallery.signals])
-        yield VoiceSearch(queries, gallery, ~np.isin(speakers, [voice, copied]))
+        yield VoiceSearch(queries, gallery, ~np.isin(speakers, [voice, copied or voice]))
 
 
 Encoded = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # embedding (N, D), tokens (N, K, d), valid (N, K)
@@ -238,7 +238,10 @@ def encoded(estimator: GeoPatch, signals: Sequence[Signal]) -> dict[str, Encoded
     """With the tokens of the model, and with those of its fixed half."""
     encoding, encoder = estimator.encode(signals), estimator.encoder_
     device = encoder.level.device
-    own = tuple(torch.from_numpy(part).to(device) for part in (encoding.embedding, encoding.tokens, encoding.valid))
+    embedding, tokens, valid = (
+        torch.from_numpy(part).to(device) for part in (encoding.embedding, encoding.tokens, encoding.valid)
+    )
+    own = embedding, tokens, valid
     if encoder.kernels is None or not encoder.config.is_trained:
         return {"own": own}
     windows = encoder.treated(encoder.scale(stack(signals).to(device)))
