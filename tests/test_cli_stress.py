@@ -70,9 +70,7 @@ def test_every_stress_and_scorer_with_the_drop(run: Run, model: list[str]) -> No
 def test_the_drop_is_clean_less_stressed(run: Run, model: list[str]) -> None:
     told = json.loads(run(*model, "--json").out)
     rows = {(row["stress"], row["scorer"]): row["scores"] for row in told["rows"]}
-    (line,) = [
-        line.split() for line in run(*model).out.splitlines() if line.startswith("shuffle@8 ") and "fused" in line
-    ]
+    (line,) = [line.split() for line in run(*model).out.splitlines() if line.split()[:2] == ["shuffle@8", "fused"]]
     clean, stressed = rows["clean", "fused"], rows["shuffle@8", "fused"]
     assert float(line[3]) == pytest.approx(clean["recall@1"] - stressed["recall@1"], abs=6e-4)
     assert float(line[5]) == pytest.approx(clean["map"] - stressed["map"], abs=6e-4)
@@ -140,7 +138,7 @@ BAD = {
     "too strong": (["--stress", "warp-queries@0.3"], "warp strength must lie within"),
     "unknown scorer": (
         ["--scorers", "cosine,magic"],
-        "scorer must be one of cosine, maxsim, fused, bridge, got 'magic'",
+        "scorer must be one of cosine, maxsim, fused, bridge, aligned, fused-aligned, got 'magic'",
     ),
     "seeds of a trained model": (["--seeds", "0-2"], "--model measures a model that is trained"),
     "training flags": (["--epochs", "3"], "--model measures a model that is trained"),

@@ -21,6 +21,7 @@ from geopatch.cli.app import VERBS, geopatch
 from geopatch.data.cache import window_pairs, write_cache
 from geopatch.data.recording import WindowConfig, cut_windows
 from geopatch.data.sample import ecg_windows, mitdb_minutes
+from geopatch.kernels import fitting
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -135,8 +136,13 @@ def test_commands_run(page: Path, workspace: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("GEOPATCH_DATA", raising=False)
     if page.name == "gallery.md":
         Gallery.create("ecg", GeoPatch.load("model", device="cpu")).close()
+    monkeypatch.setattr(fitting, "VIEWS", 2000)
+    monkeypatch.setattr(fitting, "SAMPLE_VIEWS", 1000)
+    first_screen = ("demo --recordings", "index recordings --out ecg.gallery") if page.name == "README.md" else ()
     for words in commands(page):
-        if " ".join(words).startswith(RUN) and "refit" not in words:  # which takes long, and has tests of its own
+        if (
+            " ".join(words).startswith((*RUN, *first_screen)) and "refit" not in words
+        ):  # which takes long, and has tests of its own
             main(words)  # what a user can cure is a SystemExit
     if page.name == "README.md":
         assert {"test.npz", "ecg", "hits.png"} <= {path.name for path in workspace.iterdir()}

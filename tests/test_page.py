@@ -262,7 +262,7 @@ def test_errors_and_empty_results_are_shown(page: Page, server: Server, beat: Pa
     page.click(".nothing button")
     assert len(hits(page)) == 12
     bad = tmp_path / "bad.csv"
-    bad.write_text("a,b\n1,2\n3\n")
+    bad.write_text("a,b\n1,2\n3\n4,5\n")
     page.set_input_files("#file", str(bad))
     page.wait_for_selector("#problem:not([hidden])")
     assert "expected 2 fields" in page.inner_text("#problem")

@@ -136,12 +136,11 @@ def _protocol(rows: Sequence[StabilityRow]) -> Table:
     protocols = [row for row in rows if row.topic == "protocol"]
     best = best_scorers(protocols)
     lines = []
-    for protocol in best:
-        own = {str(row.setting["scorer"]): row for row in protocols if row.setting["protocol"] == protocol}
-        cells = (f"{_short(row.values['recall@1'])}/{_short(row.values['map'])}" for row in own.values())
-        lines.append((protocol, *cells, " ".join(best[protocol]) if len(best[protocol]) < 3 else "a tie"))
-    scorers = tuple(dict.fromkeys(str(row.setting["scorer"]) for row in protocols))
-    return _table("R@1 / mAP by protocol", ("protocol",), (*scorers, "best R@1"), lines)
+    for row in protocols:
+        protocol, scorer = str(row.setting["protocol"]), str(row.setting["scorer"])
+        is_best = "best" if scorer in best[protocol] else ""
+        lines.append((protocol, scorer, _short(row.values["recall@1"]), _short(row.values["map"]), is_best))
+    return _table("R@1 / mAP by protocol", ("protocol", "scorer"), ("R@1", "mAP", ""), lines)
 
 
 def _short(value: float) -> str:
