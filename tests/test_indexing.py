@@ -16,12 +16,14 @@ from recordings import CHANNELS, Planted, write_folder
 
 import geopatch
 from geopatch.data.front_end import FrontEnd
+from geopatch.data.reading import list_files
 from geopatch.engines.rows import Rows
 from geopatch.errors import ConfigError, DataError, GeoPatchError
 from geopatch.gallery import Gallery
 from geopatch.indexing.folder import index_files
 from geopatch.indexing.length import propose_length
 from geopatch.indexing.settings import IndexReport, IndexSettings, Listener
+from geopatch.indexing.survey import Reader, survey_files
 from geopatch.kernels import fitting
 from geopatch.read_options import ReadOptions
 from geopatch.signal import Signal
@@ -398,3 +400,12 @@ def test_nothing_is_left_where_no_file_can_be_used(tmp_path: Path) -> None:
     with pytest.raises(GeoPatchError, match=r"text\.csv"):
         index_files(folder, tmp_path / "g", IndexSettings(), Listener())
     assert not (tmp_path / "g").exists()
+
+
+def test_a_fit_sees_more_files_than_the_survey_where_each_is_one_window(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    for n in range(40):
+        np.savetxt(tmp_path / f"r{n:02}.csv", draw.normal(size=(64, 1)), header="x", comments="")
+    files = list_files([tmp_path])
+    survey = survey_files(files, Reader(IndexSettings()), Listener())
+    assert len(survey.windows) == 40

@@ -26,6 +26,7 @@ from geopatch.indexing.settings import IndexSettings, Listener
 from geopatch.signal import Signal, channel_text
 
 SURVEY_FILES = 24
+WHOLE_FILES = 1024  # that a model is fitted on where each recording is one window
 FIT_WINDOWS, LABELLED_WINDOWS = 4096, 20_000  # that a model is fitted on, without labels and with
 KEPT_BYTES = 16 * 2**20
 OVERLAP = 0.5
@@ -133,7 +134,8 @@ def survey_files(files: Sequence[InputFile], reader: Reader, listener: Listener)
     front = FrontEnd(settings.window_s, settings.overlap or OVERLAP, settings.band_hz, reader.audio)
     _say(listener, len(files), len(sketches), rate_hz, channels, width, front, fitting)
     front = _with_length(front, fitting[:SURVEY_FILES], rate_hz, settings, listener)
-    drawn = list(_drawn(list(sketches), reader, front, rate_hz, channels, width))
+    sources = list(sketches) if front.window_s or settings.labels else spread(files, WHOLE_FILES)
+    drawn = list(_drawn(sources, reader, front, rate_hz, channels, width))
     if not drawn:
         what = f"lasts one window of {front.window_s:g} s" if front.window_s else "can be used"
         raise DataError(
@@ -252,8 +254,7 @@ def _drawn(
     """Windows from all over the recordings, always the same, with their label or an empty text."""
     draw, wanted = np.random.default_rng(0), reader.settings.labels
     each = -(-(LABELLED_WINDOWS if wanted else FIT_WINDOWS) // len(files))
-    for file in files:
-        reading = reader.read(file)
+    for _, reading in _readable(files, reader):
         share = -(-each // len(reading.recordings))
         for recording, row in zip(reading.recordings, labelled_rows(reading), strict=True):
             label = _label(row, wanted)
