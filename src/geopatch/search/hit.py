@@ -223,7 +223,7 @@ class Hits(list[Hit]):
         columns |= {name: [hit.metadata.get(name) for hit in self] for name in fields}
         return polars.DataFrame(columns, strict=False)
 
-    def plot(self, k: int = 9, title: str = "") -> Figure:
+    def plot(self, k: int = 9, title: str = "", *, aligned: bool = True) -> Figure:
         """Draw the query and the best hits over it, all channels.
 
         Parameters
@@ -232,6 +232,8 @@ class Hits(list[Hit]):
             How many hits to draw.
         title : str, optional
             What stands above; by default what ranked them.
+        aligned : bool, default=True
+            Whether hits are drawn moved and stretched onto the query; else the stored windows as they are.
 
         Returns
         -------
@@ -248,7 +250,7 @@ class Hits(list[Hit]):
         query = self[0].query_window if self else None
         if query is None:
             raise GalleryError("there is nothing to draw: no hit, or the gallery keeps no values of the query")
-        return search_hits(query, self[:k], title or f"nearest by {self[0].scorer}")
+        return search_hits(query, self[:k], title or f"nearest by {self[0].scorer}", aligned=aligned)
 
     def _repr_html_(self) -> str:
         from geopatch.notebook import sparkline, table

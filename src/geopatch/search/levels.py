@@ -88,7 +88,7 @@ def shortlists_apart(
         near = shortlists(gallery, [queries[n] for n in waiting], options.deeper(limit))
         spans = gallery.spans(list(dict.fromkeys(id for one in near for id in one.ids)))
         for n, one in zip(waiting, near, strict=True):
-            results[n] = _apart(one, spans, queries[n], levels, options.depth + 1)
+            results[n] = _apart(one, spans, queries[n], levels, options)
         enough = {n for n, one in zip(waiting, near, strict=True) if len(one.ids) <= limit}  # there are no more
         waiting = [n for n in waiting if n not in enough and len(results[n].ids) <= options.depth]
         limit *= GROWTH
@@ -97,7 +97,9 @@ def shortlists_apart(
     return [results[n] for n in range(len(queries))]
 
 
-def _apart(near: Shortlist, spans: Mapping[str, Place], query: EncodedQuery, levels: Levels, most: int) -> Shortlist:
+def _apart(
+    near: Shortlist, spans: Mapping[str, Place], query: EncodedQuery, levels: Levels, options: SearchOptions
+) -> Shortlist:
     """The best window of each place, as long as the query may last and not where the query itself lies."""
     low, high = levels.reach(duration_of(query))
     own, kept, taken = own_place(query), list[int](), defaultdict[str, list[Place]](list)
@@ -107,9 +109,9 @@ def _apart(near: Shortlist, spans: Mapping[str, Place], query: EncodedQuery, lev
         place = spans.get(id)
         if place is None or not low <= place[2] - place[1] <= high:
             continue
-        if all(shared(place, other) < ONE_PLACE for other in taken[place[0]]):
+        if options.overlapping or all(shared(place, other) < ONE_PLACE for other in taken[place[0]]):
             taken[place[0]].append(place)
             kept.append(n)
-            if len(kept) == most:
+            if len(kept) > options.depth:
                 break
     return Shortlist(tuple(near.ids[n] for n in kept), np.asarray(near.scores[kept], dtype=np.float32))

@@ -16,10 +16,10 @@ from scipy.fft import irfft, next_fast_len, rfft
 
 Values = npt.NDArray[np.float64]
 
-STRETCH = 1.04  # between two stretches, at first
+STRETCH = 1.05  # between two stretches, at first
 SIDE = 1.35  # by which what happens may be longer or shorter than the window it was seen in
 SHIFT = 0.35  # of the window's length, by which the middle may move
-COARSE = 192  # samples of the query that are enough to begin with
+COARSE = 96  # samples of the query that are enough to begin with
 TRIES = 9  # lengths of each later pass
 EPSILON = 1e-12
 
@@ -81,11 +81,9 @@ def _best(query: Values, around: Values, lengths: list[int], middle: float, room
     if not lengths:
         return None
     size = next_fast_len(len(around) + max(lengths), real=True)
-    stretched = np.zeros((len(lengths), size, query.shape[1]))
-    for row, length in enumerate(lengths):
-        stretched[row, :length] = _centred(_stretched(query, length))
-    spectrum = rfft(around, size, axis=0)
-    product = irfft((spectrum[None] * rfft(stretched, axis=1).conj()).sum(2), size, axis=1)
+    stretched, power = _stretched(query, lengths, size)
+    spectrum = rfft(around.T, size)
+    product = irfft(np.einsum("cf,lcf->lf", spectrum, rfft(stretched).conj()), size)
     totals = np.concatenate([np.zeros((1, around.shape[1])), around.cumsum(0)])
     squares = np.concatenate([[0.0], (around**2).sum(1).cumsum()])
     best: Fit | None = None
@@ -97,30 +95,31 @@ def _best(query: Values, around: Values, lengths: list[int], middle: float, room
         at = slice(low, high + 1)
         inside = squares[low + length : high + length + 1] - squares[at]
         level = totals[low + length : high + length + 1] - totals[at]
-        power = np.maximum(inside - (level**2).sum(1) / length, 0.0)
-        own = float((stretched[row] ** 2).sum())
-        correlation = product[row, at] / np.sqrt(np.maximum(power * own, EPSILON))
+        own = np.maximum(inside - (level**2).sum(1) / length, 0.0)
+        correlation = product[row, at] / np.sqrt(np.maximum(own * power[row], EPSILON))
         place = int(correlation.argmax())
         if best is None or correlation[place] > best.correlation + 1e-9:
             best = Fit(low + place, low + place + length, float(correlation[place]))
     return best
 
 
-def _centred(values: Values) -> Values:
-    centred: Values = values - values.mean(0)
-    return centred
+def _stretched(values: Values, lengths: list[int], size: int) -> tuple[Values, Values]:
+    """Values at each length (L, C, size), centred and 0 beyond it, and their sums of squares (L,).
 
-
-def _stretched(values: Values, length: int) -> Values:
-    """Read at so many places, evenly over the time that the samples stand for."""
-    if length == len(values):
-        return values
-    at = (np.arange(length) + 0.5) * len(values) / length - 0.5
-    left = np.clip(np.floor(at).astype(int), 0, len(values) - 1)
-    right = np.minimum(left + 1, len(values) - 1)
-    share = np.clip(at - left, 0.0, 1.0)[:, None]
-    stretched: Values = values[left] * (1 - share) + values[right] * share
-    return stretched
+    Each is read at so many places, evenly over the time that the samples stand for.
+    """
+    count = np.asarray(lengths)[:, None]
+    at = (np.arange(max(lengths)) + 0.5) * (len(values) / count) - 0.5
+    at = np.clip(at, 0.0, len(values) - 1)
+    left = np.minimum(at.astype(np.intp), len(values) - 2)
+    share = (at - left)[:, None]
+    columns = values.T
+    read = columns[:, left].swapaxes(0, 1) * (1 - share) + columns[:, left + 1].swapaxes(0, 1) * share
+    inside = (np.arange(max(lengths)) < count)[:, None]
+    centred = (read - (read * inside).sum(2, keepdims=True) / count[..., None]) * inside
+    stretched = np.zeros((len(lengths), values.shape[1], size))
+    stretched[..., : max(lengths)] = centred
+    return stretched, (centred**2).sum((1, 2))
 
 
 def _means(values: Values, every: int) -> Values:
