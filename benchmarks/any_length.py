@@ -1,9 +1,9 @@
 """Planted motifs of any length and speed: what is found, where, and how soon, beside a matrix-profile search and DTW.
 
 Motifs of real signals (a beat pattern of MITDB, speech of ARCTIC, a gesture of UWave) are planted at random places of
-hours of other signal: at speeds from 0.6 to 1.6, even or changing within a copy, with white noise, and at lengths from a
-quarter of the window to eight windows. Recall is among as many hits as there are copies; errors of start and stop are in
-lengths of the copy. Peers: stumpy's MASS at one and at eleven speeds, and subsequence DTW.
+hours of other signal: at speeds from 0.6 to 1.6, even or changing within a copy, with white noise, and at lengths from
+a quarter of the window to eight windows. Recall is among as many hits as there are copies; errors of start and stop are
+in lengths of the copy. Peers: stumpy's MASS at one and at eleven speeds, and subsequence DTW.
 
 python benchmarks/any_length.py --data ../data --source gesture --hours 1 --out results/any-length.jsonl
 """
@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -352,26 +353,11 @@ def measure(source: Source, arguments: argparse.Namespace, noise: float, uneven:
         size = {"windows": info.windows, "gallery_mb": info.bytes / 1e6, "indexing_s": round(indexing_s, 1)}
         config = {"level_factor": front_end.LEVEL_FACTOR, "overlap": gallery.front_end.overlap}
         gallery.search(made.queries[1.0], k=3)  # loads the model
-        eleven = np.geomspace(*SPEEDS, 11).tolist()
         for length in arguments.lengths:
-            query, k = made.queries[length], arguments.copies
-            methods: dict[str, Callable[[], list[Hit]]] = {
-                "geopatch": lambda: by_geopatch(gallery, query, k),
-                "geopatch, grid": lambda: by_geopatch(gallery, query, k, refined=False),
-            }
-            if not arguments.alone:
-                methods |= {
-                    "mass, one speed": lambda: by_mass(made.signals, query, k, [1.0]),
-                    "mass, eleven speeds": lambda: by_mass(made.signals, query, k, eleven),
-                    "dtw": lambda: by_dtw(made.signals, query, k),
-                }
+            k, methods = arguments.copies, methods_of(gallery, made, length, arguments)
             for method, search in methods.items():
                 begin = time.perf_counter()
-                try:
-                    hits = search()
-                except geopatch.errors.GeoPatchError as error:
-                    print(error)
-                    hits = []
+                hits = search()
                 seconds = time.perf_counter() - begin
                 setting = {"source": source.name, "hours": arguments.hours, "noise": noise, "uneven": uneven}
                 scores = judged(hits, made.copies[length])
@@ -386,6 +372,23 @@ def measure(source: Source, arguments: argparse.Namespace, noise: float, uneven:
                     **size,
                     **config,
                 )
+
+
+def methods_of(
+    gallery: Gallery, made: Archive, length: float, arguments: argparse.Namespace
+) -> dict[str, Callable[[], list[Hit]]]:
+    query, k, eleven = made.queries[length], arguments.copies, np.geomspace(*SPEEDS, 11).tolist()
+    own: dict[str, Callable[[], list[Hit]]] = {
+        "geopatch": partial(by_geopatch, gallery, query, k),
+        "geopatch, grid": partial(by_geopatch, gallery, query, k, refined=False),
+    }
+    if arguments.alone:
+        return own
+    return own | {
+        "mass, one speed": partial(by_mass, made.signals, query, k, [1.0]),
+        "mass, eleven speeds": partial(by_mass, made.signals, query, k, eleven),
+        "dtw": partial(by_dtw, made.signals, query, k),
+    }
 
 
 def main() -> None:

@@ -199,10 +199,20 @@ def _fitted(survey: Survey, settings: IndexSettings, listener: Listener, progres
     kind = "default, on labels," if settings.labels else "instant"
     listener.say(f"fitting {kind} on {len(survey.windows)} windows")
     preset = "default" if settings.labels else "instant"
-    model = GeoPatch(preset, device=settings.device, progress=progress).fit(survey.windows, survey.labels)
+    amplitude = _amplitude(survey.front_end, settings)
+    model = GeoPatch(preset, amplitude=amplitude, device=settings.device, progress=progress)
+    model.fit(survey.windows, survey.labels)
     data = {**model.card_.data, CARD_FIELD: survey.front_end.as_dict()}
     model.card_ = replace(model.card_, data=data)
     return model
+
+
+def _amplitude(front: FrontEnd, settings: IndexSettings) -> str | None:
+    """Each window at mean 0 and spread 1 where there are several lengths: the level of a short one says little.
+
+    None leaves it to the preset. Sound is normalised already.
+    """
+    return "zscore" if len(front.levels_s) > 1 and front.audio is None and settings.labels is None else None
 
 
 def _front_end(gallery: Gallery) -> FrontEnd:

@@ -196,6 +196,7 @@ def _hit(
         speed=placed.speed,
         window_start_s=span[1],
         window_stop_s=span[2],
+        fit=placed.fit,
         segment=placed.segment,
     )
 

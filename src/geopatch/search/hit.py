@@ -69,6 +69,8 @@ class Hit:
         How many times faster than the query it goes, 0.5 for half as fast; None where it is not known.
     window_start_s, window_stop_s : float, optional
         Where the stored window lies that was nearest to the query; by default the same as `start_s` and `stop_s`.
+    fit : float, optional
+        The correlation of its values with the query stretched onto them, at most 1; None where it is not known.
     segment : Signal, optional
         The values from `start_s` to `stop_s`, where these are not those of the window.
     """
@@ -90,6 +92,7 @@ class Hit:
     speed: float | None = None
     window_start_s: float | None = None
     window_stop_s: float | None = None
+    fit: float | None = None
     segment: Signal | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -166,7 +169,7 @@ class Hit:
         dict
             A value for each field but the evidence.
         """
-        place = ("start_s", "stop_s", "speed", "window_start_s", "window_stop_s")
+        place = ("start_s", "stop_s", "speed", "fit", "window_start_s", "window_stop_s")
         names = ("rank", "id", "record", *place, "score", "chance", "scorer", "cosine", "tempo")
         certificate = None if self.certificate is None else vars(self.certificate)
         plain = {name: getattr(self, name) for name in names}

@@ -45,6 +45,11 @@ class Ranking:
     score: Numbers  # (N,)
     near_cosine: Numbers  # (M,) the best cosine of each entry of the shortlist, in its order
 
+    def taken(self, order: Rows) -> Ranking:
+        """The same candidates in another order."""
+        columns = {name: getattr(self, name)[order] for name in ("rows", "tempo", "cosine", "score")}
+        return replace(self, **columns)
+
     @property
     def scores(self) -> dict[str, float]:
         """The score of each id."""
@@ -117,8 +122,10 @@ def hits_of(
     """The first k that score enough and lie far enough from better ones. `chances` are of all of the ranking."""
     kept: dict[int, Placed] = {}
     for n in range(len(ranking.rows)):
-        if len(kept) == options.k or _too_far(ranking, chances, n, options):
+        if len(kept) == options.k:
             break
+        if _too_far(ranking, chances, n, options):
+            continue
         placed = _on_grid(ranking, n) if placer is None else placer.place(n)
         if not _too_near(placed, kept.values(), options.min_gap_s) and (placer is None or placer.is_free(placed, kept)):
             kept[n] = placed
@@ -148,6 +155,7 @@ class Placed:
     speed: float | None = None
     segment: Signal | None = None
     window: Signal | None = None  # the values of the stored window
+    fit: float | None = None  # the correlation with the query
 
 
 def _on_grid(ranking: Ranking, n: int) -> Placed:
@@ -156,7 +164,7 @@ def _on_grid(ranking: Ranking, n: int) -> Placed:
 
 
 def _too_far(ranking: Ranking, chances: Numbers | None, n: int, options: SearchOptions) -> bool:
-    """Whether this one, and so all after it, scores too little."""
+    """Whether this one scores too little."""
     if options.min_score is not None and ranking.score[n] < options.min_score:
         return True
     return options.max_chance is not None and (chances is None or not chances[n] <= options.max_chance)
@@ -194,6 +202,7 @@ def _hit(
         speed=placed.speed,
         window_start_s=float(entries.start_s[row]),
         window_stop_s=float(entries.stop_s[row]),
+        fit=placed.fit,
         segment=placed.segment,
     )
 

@@ -35,6 +35,26 @@ class Fit:
 
 def best_fit(query: npt.ArrayLike, around: npt.ArrayLike, window: tuple[int, int]) -> Fit | None:
     """Where values (T, C) fit best within others (N, C), near a window of these; None where nothing can be compared."""
+    rough = rough_fit(query, around, window)
+    return None if rough is None else rough.finer()
+
+
+@dataclass(frozen=True, eq=False)
+class RoughFit:
+    """A fit to some percent of the length."""
+
+    query: Values
+    around: Values
+    fit: Fit
+    every: int  # samples that a place of it stands for
+
+    def finer(self) -> Fit:
+        """The same to the sample."""
+        return _finer(self.query, self.around, self.fit, self.every)
+
+
+def rough_fit(query: npt.ArrayLike, around: npt.ArrayLike, window: tuple[int, int]) -> RoughFit | None:
+    """The first of two steps of `best_fit`."""
     first, second = np.asarray(query, dtype=np.float64), np.asarray(around, dtype=np.float64)
     scale = second.std(0)
     scale = np.where(scale > EPSILON, scale, 1.0)
@@ -45,7 +65,7 @@ def best_fit(query: npt.ArrayLike, around: npt.ArrayLike, window: tuple[int, int
     coarse = _coarse(_means(first, every), _means(second, every), (window[0] / every, window[1] / every))
     if coarse is None:
         return None
-    return _finer(first, second, Fit(coarse.start * every, coarse.stop * every, coarse.correlation), every)
+    return RoughFit(first, second, Fit(coarse.start * every, coarse.stop * every, coarse.correlation), every)
 
 
 def _coarse(query: Values, around: Values, window: tuple[float, float]) -> Fit | None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 CHUNK = 32  # queries whose candidates are in memory together
 MAX_RETRIES = 2  # a writer beside us may remove an entry between the shortlist and its reading
 REFIT_RETRIES = 20  # a gallery may be refitted in the midst of a search, and again in the midst of the next try
+PLACES, MOST_PLACES = 4, 150  # that are fitted for each hit wanted, and besides all of them at most
 T = TypeVar("T")
 
 
@@ -121,13 +122,15 @@ def _search_windows(
 ) -> list[list[Hit]]:
     """The hits of queries that are about as long as windows."""
     if levels is not None:
-        options = options.deeper(max(options.depth, 2 * options.k))
+        options = options.deeper(max(options.depth, min(PLACES * options.k, options.k + MOST_PLACES)))
     rankings = _ranked(gallery, queries, options, model, levels)
-    results, front = list[list[Hit]](), gallery.front_end
+    results = list[list[Hit]]()
     for ranking, near in zip(rankings.rankings, rankings.near, strict=True):
-        certify = _certify(ranking, near, options, gallery.info().indexed) if options.certify else None
+        placer = None
+        if levels is not None:
+            placer, ranking = HitPlacer.of(gallery, ranking, options)
+        certify = _certify(ranking, near, options, gallery.info().indexed, levels) if options.certify else None
         chances = None if rankings.chance is None else rankings.chance.of(ranking.score)
-        placer = None if levels is None or front is None else HitPlacer(gallery, front, ranking, options.overlapping)
         results.append(hits_of(ranking, options, certify, rankings.encoder, chances, placer))
     if not rankings.rankings:
         return [[] for _ in queries]
@@ -196,10 +199,10 @@ def _model_at_hand(
     return gallery.loaded_model
 
 
-def _certify(ranking: Ranking, near: Shortlist, options: SearchOptions, indexed: int) -> Certify:
+def _certify(ranking: Ranking, near: Shortlist, options: SearchOptions, indexed: int, levels: Levels | None) -> Certify:
     doubt = "" if options.by_tokens else cosine_doubt(ranking.near_cosine, near, indexed)
     cosine = dict(zip(near.ids, ranking.near_cosine.tolist(), strict=True))
-    return Certifier(options, cosine, ranking.scores, doubt).certify
+    return Certifier(options, cosine, ranking.scores, doubt, levels is not None).certify
 
 
 def _with_windows(gallery: Searchable, results: list[list[Hit]]) -> list[list[Hit]]:
