@@ -29,6 +29,8 @@ from geopatch.read_options import ReadOptions
 from geopatch.signal import Signal
 
 FILES, DURATION_S, COPIES = 6, 60.0, 18
+ONE_LENGTH = IndexSettings(window_s=4.0, shortest_s=4.0, longest_s=4.0)  # levels: see test_levels.py
+WINDOWS = 163  # at five lengths, of a recording of 15 windows without overlap
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def _short_fits() -> Iterator[None]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     base = tmp_path_factory.mktemp("indexed")
     planted, said = write_folder(base / "folder", FILES, DURATION_S, COPIES), list[str]()
-    report = index_files(base / "folder", base / "gallery", IndexSettings(window_s=4.0), Listener(say=said.append))
+    report = index_files(base / "folder", base / "gallery", ONE_LENGTH, Listener(say=said.append))
     return Made(base / "folder", base / "gallery", planted, report, tuple(said))
 
 
@@ -306,7 +308,7 @@ def test_channels_are_matched_by_name_and_rates_resampled(copied: Made) -> None:
         assert fast is not None
         assert (fast.rate_hz, fast.length) == (50.0, 200)
         query = geopatch.read(copied.folder / "rec03.csv").signals[0]  # 100 Hz
-        assert gallery.search(query.window(800, 1200), k=1)[0].id == "rec03@8s"
+        assert gallery.search(query.window(800, 1200), k=1, overlapping=True)[0].id == "rec03@8s"
 
 
 def test_settings_that_the_gallery_was_not_made_with_are_refused(copied: Made) -> None:
@@ -340,7 +342,7 @@ def test_python_mirrors_the_command(made: Made, tmp_path: Path) -> None:
     with geopatch.index(tmp_path / "walks", window_s=4, channels=["x", "z"]) as gallery:
         assert gallery.info().place == str(tmp_path / "walks.gallery")
         assert gallery.about.channels == ("x", "z")
-        assert len(gallery) == 2 * 29
+        assert len(gallery) == 2 * WINDOWS
     with pytest.raises(ConfigError, match="say where the gallery goes"):
         geopatch.index([tmp_path / "walks" / "rec00.csv"])
     with pytest.raises(DataError, match="no file that can be read"):
@@ -390,7 +392,8 @@ def test_without_a_length_one_is_proposed_and_said(tmp_path: Path) -> None:
     said: list[str] = []
     report = index_files(folder, tmp_path / "g", IndexSettings(reading=ReadOptions()), Listener(say=said.append))
     assert any("windows of 2 s: what repeats does so every 0.8 s" in line for line in said)
-    assert report.windows == 2 * 29
+    assert any("windows at 5 lengths, 1 to 4 s" in line for line in said)
+    assert report.windows == 2 * WINDOWS
 
 
 def test_nothing_is_left_where_no_file_can_be_used(tmp_path: Path) -> None:
