@@ -231,7 +231,7 @@ class Postgres:
 
     def embeddings(self, where: Filter | None = None) -> Embeddings:
         sql, values = condition(where)
-        query = f"SELECT id, record, start_s, stop_s, embedding FROM entry WHERE {sql} ORDER BY n"
+        query = f"SELECT id, record, start_s, stop_s, vector_send(embedding) FROM entry WHERE {sql} ORDER BY n"
         with self._looking() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             about, rows = self.refresh(), connection.execute(query, tuple(values), binary=True).fetchall()
