@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.engines import About, Contents, Entries, Filter, Info, Metadata, Record, Shortlist
+from geopatch.engines import About, Contents, Embeddings, Entries, Filter, Info, Metadata, Record, Shortlist
 from geopatch.engines.engine import check_rewritten, contents_from, records_from, unknown_id
 from geopatch.engines.tokens import maxsims
 from geopatch.errors import ExistsError
@@ -106,6 +106,13 @@ class Memory:
 
     def scan(self, batch_size: int, where: Filter | None = None) -> Iterator[Entries]:
         return (entry for entry in self.held.values() if where is None or where.matches(entry.fields(0)))
+
+    def embeddings(self, where: Filter | None = None) -> Embeddings:
+        entries = list(self.scan(1, where))
+        ids, records = (tuple(getattr(entry, name)[0] for entry in entries) for name in ("ids", "records"))
+        places = (np.asarray([getattr(entry, name)[0] for entry in entries]) for name in ("start_s", "stop_s"))
+        vectors = [entry.embedding for entry in entries] or [np.zeros((0, self.about.widths.embedding), np.float32)]
+        return Embeddings(self.about.encoder, ids, records, *places, np.concatenate(vectors))
 
     def sample(self, count: int) -> tuple[str, ...]:
         return tuple(self.held)[:: -(-len(self.held) // count) or 1]

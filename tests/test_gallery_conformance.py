@@ -100,6 +100,18 @@ def test_what_is_put_comes_back_to_the_last_bit(filled: tuple[Gallery, Entries])
     assert "elsewhere" not in gallery
 
 
+def test_vectors_and_places_are_read_without_the_rest(filled: tuple[Gallery, Entries]) -> None:
+    gallery, entries = filled
+    every = gallery.embeddings()
+    assert (every.encoder, every.ids, every.records) == (entries.encoder, entries.ids, entries.records)
+    for mine, stored in (("start_s", "start_s"), ("stop_s", "stop_s"), ("vectors", "embedding")):
+        assert np.array_equal(getattr(every, mine), getattr(entries, stored))
+    some = gallery.embeddings({"sex": "F"})
+    kept = [n for n in range(len(entries)) if entries.metadata[n].get("sex") == "F"]
+    assert some.ids == tuple(entries.ids[n] for n in kept)
+    assert np.array_equal(some.vectors, entries.embedding[kept])
+
+
 def test_a_gallery_outlives_its_process(ground: Ground) -> None:
     place, entries = ground.place(), entries_of(IDS)
     with Gallery.create(place, ABOUT) as gallery:

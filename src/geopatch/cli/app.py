@@ -26,6 +26,8 @@ VERBS = {
     "encode": "Turn a collection into embeddings and tokens.",
     "gallery": "Make and tend a searchable collection of encoded windows.",
     "search": "Find the windows of a gallery nearest to a query.",
+    "motifs": "Find what happens most often in a gallery.",
+    "anomalies": "Find what happens nowhere else in a gallery.",
     "serve": "Serve a gallery: a REST API and a page to search it on.",
     "evaluate": "Measure retrieval on a test split, clean and with warped queries.",
     "stress": "Measure what warps, noise, gaps and shuffling cost, and draw it.",

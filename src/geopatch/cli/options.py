@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from geopatch.config import PRESETS, TRAIN_PRESETS, ModelConfig, TrainConfig
-from geopatch.errors import ConfigError, GeoPatchError
+from geopatch.errors import ConfigError, GeoPatchError, one_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -108,6 +108,12 @@ def check_place(path: Path) -> None:
 def check_file_place(path: Path) -> None:
     check_place(path)
     _refuse_folder(path)
+
+
+def check_figure(path: Path) -> None:
+    """Refuse before the work a figure that could not be written after it."""
+    one_of("the ending of --plot", path.suffix.lower(), (".png", ".svg"))
+    check_file_place(path)
 
 
 def check_new_model(path: Path) -> None:

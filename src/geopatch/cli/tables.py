@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from geopatch.evaluate import Summary
-    from geopatch.search import Hit
+    from geopatch.search import Hit, Occurrence
 
 CLASS_RECALL, CLASS_MAP = f"{CLASS_MEAN}recall@1", f"{CLASS_MEAN}map"
 HEADINGS = {"recall@1": "R@1", CLASS_RECALL: "class R@1", "recall@5": "R@5", "mrr": "MRR", "map": "mAP"}
@@ -58,6 +58,25 @@ def print_hits(hits: Sequence[Hit]) -> None:
     for covers in dict.fromkeys(text for _, text in sure):
         ranks = ", ".join(str(rank) for rank, text in sure if text == covers)
         console.print(f"{ranks}: {covers}", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_places(numbers: Sequence[str], rows: Sequence[tuple[Sequence[object], Occurrence]]) -> None:
+    """A line for each window: these numbers, then its record, wall-clock time where one is known, start and stop."""
+    from rich.markup import escape
+
+    from geopatch.times import time_text
+
+    table, timed = _plain_table(), any(one.start_time is not None for _, one in rows)
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("record", overflow="fold")
+    for name in (["time"] if timed else []) + ["start s", "stop s"]:
+        table.add_column(name, justify="right", no_wrap=True)
+    for values, one in rows:
+        shown = [f"{value:.3f}" if isinstance(value, float) else str(value) for value in values]
+        when = ["" if one.start_time is None else time_text(one.start_time)] if timed else []
+        table.add_row(*shown, escape(one.record), *when, f"{one.start_s:g}", f"{one.stop_s:g}")
+    _console().print(table)
 
 
 def _hit_table(hits: Sequence[Hit]) -> Table:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from geopatch.engines.about import About, Widths, about_model
-from geopatch.engines.engine import Contents, Engine, Info, Record, Shortlist
+from geopatch.engines.engine import Contents, Embeddings, Engine, Info, Record, Shortlist
 from geopatch.engines.entry import Entries, Metadata, Value, entries_from
 from geopatch.engines.filters import Filter, Where, as_filter
 
 __all__ = [
     "About",
     "Contents",
+    "Embeddings",
     "Engine",
     "Entries",
     "Filter",

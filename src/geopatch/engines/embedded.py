@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from geopatch.engines import embedded_tokens
 from geopatch.engines.embedded_tokens import EmbeddedTokens, room_for_tokens
-from geopatch.engines.engine import Info, Shortlist, check_queries
+from geopatch.engines.engine import Embeddings, Info, Shortlist, check_queries
 from geopatch.engines.entry import Entries
 from geopatch.engines.exact import Exact
 from geopatch.engines.filters import All, Either, Equal, Filter, Not, kind
@@ -77,6 +77,10 @@ class Embedded(Exact):
         return (
             self.rows.scan(batch_size) if where is None else self.rows.pick(self._passing(where).tolist(), batch_size)
         )
+
+    def embeddings(self, where: Filter | None = None) -> Embeddings:
+        with self.rows.looking():
+            return self.rows.embeddings(None if where is None else numbers_passing(self.rows, where).tolist())
 
     def optimize(self) -> None:
         self.rows.vacuum()

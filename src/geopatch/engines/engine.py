@@ -35,6 +35,50 @@ class Shortlist:
     scores: npt.NDArray[np.float32]
 
 
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """The vectors of N windows and where each lies, without tokens, metadata and values.
+
+    Parameters
+    ----------
+    encoder : str
+        Digest of the encoder that made them.
+    ids, records : tuple of str
+        Id and record of each window.
+    start_s, stop_s : array of shape (N,)
+        Where in its record each window starts and stops, in seconds.
+    vectors : array of shape (N, D)
+        Unit vectors.
+    """
+
+    encoder: str
+    ids: tuple[str, ...]
+    records: tuple[str, ...]
+    start_s: npt.NDArray[np.float64]  # (N,)
+    stop_s: npt.NDArray[np.float64]  # (N,)
+    vectors: npt.NDArray[np.float32]  # (N, D)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, index: Sequence[int]) -> Embeddings:
+        """Take some of the windows.
+
+        Parameters
+        ----------
+        index : sequence of int
+            Positions, in the order wanted.
+
+        Returns
+        -------
+        Embeddings
+            The windows at these positions.
+        """
+        rows = np.asarray(index, dtype=np.intp)
+        names = (tuple(column[n] for n in rows) for column in (self.ids, self.records))
+        return Embeddings(self.encoder, *names, *(part[rows] for part in (self.start_s, self.stop_s, self.vectors)))
+
+
 @dataclass(frozen=True)
 class Info:
     """The state of a gallery.
@@ -368,6 +412,20 @@ class Engine(Protocol):
             The batches, in the order in which entries were written.
         """
 
+    def embeddings(self, where: Filter | None = None) -> Embeddings:
+        """Read the vectors and places of all entries that pass the filter, as they are at one moment.
+
+        Parameters
+        ----------
+        where : Filter, optional
+            Which entries count; by default all.
+
+        Returns
+        -------
+        Embeddings
+            In the order in which entries were written: 4 bytes for each number of a vector, all in memory.
+        """
+
     def sample(self, count: int) -> tuple[str, ...]:
         """Draw entries from all over the gallery, the same ones while nothing is written.
 
@@ -441,6 +499,13 @@ def spread_numbers(first: int, last: int, count: int) -> list[int]:
     """Whole numbers from `first` to `last`: one drawn from each of `count` equal parts, always the same."""
     edges = np.linspace(first, last + 1, count + 1)
     return [int(number) for number in np.random.default_rng(0).uniform(edges[:-1], edges[1:])]
+
+
+def embeddings_from(rows: Sequence[tuple[str, str, float, float, bytes]], about: About) -> Embeddings:
+    """From a row for each entry: id, record, start, stop and its vector as little-endian numbers."""
+    ids, records, start_s, stop_s, blobs = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    vectors = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(len(rows), about.widths.embedding)
+    return Embeddings(about.encoder, ids, records, np.asarray(start_s, float), np.asarray(stop_s, float), vectors)
 
 
 def check_queries(embedding: npt.NDArray[np.float32], about: About) -> None:

@@ -12,7 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines.about import About
-from geopatch.engines.engine import CHANGED, CREATED, OF_GALLERY, Contents, Info, Record, Shortlist, check_queries
+from geopatch.engines.engine import (
+    CHANGED,
+    CREATED,
+    OF_GALLERY,
+    Contents,
+    Embeddings,
+    Info,
+    Record,
+    Shortlist,
+    check_queries,
+)
 from geopatch.engines.entry import Channels, Entries, Metadata
 from geopatch.engines.filters import Filter
 from geopatch.engines.folder import create_file, lock_folder, upgrade_file
@@ -132,6 +142,14 @@ class Exact:
             kept = [n for n in range(len(entries)) if where is None or where.matches(entries.fields(n))]
             if kept:
                 yield entries.take(kept)
+
+    def embeddings(self, where: Filter | None = None) -> Embeddings:
+        with self.rows.looking():
+            every = self.rows.embeddings()
+            if where is None:
+                return every
+            kept = {id for part in self.scan(SCAN_BATCH, where) for id in part.ids}
+            return every.take([n for n, id in enumerate(every.ids) if id in kept])
 
     def sample(self, count: int) -> tuple[str, ...]:
         return self.rows.sample(count)

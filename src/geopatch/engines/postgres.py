@@ -23,12 +23,14 @@ from geopatch.engines.engine import (
     OF_GALLERY,
     RECORDS,
     Contents,
+    Embeddings,
     Info,
     Record,
     Shortlist,
     check_queries,
     check_rewritten,
     contents_from,
+    embeddings_from,
     now,
     records_from,
     spread_numbers,
@@ -230,6 +232,14 @@ class Postgres:
         while rows := self._rows(query, [last, *values, batch_size]):
             last = rows[-1][0]
             yield self._entries(rows)
+
+    def embeddings(self, where: Filter | None = None) -> Embeddings:
+        sql, values = condition(where)
+        query = f"SELECT id, record, start_s, stop_s, vector_send(embedding) FROM entry WHERE {sql} ORDER BY n"
+        with self._looking() as connection:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            about, rows = self.refresh(), connection.execute(query, tuple(values), binary=True).fetchall()
+        return embeddings_from([(*row[:4], unpack_embedding(row[4])) for row in rows], about)
 
     def sample(self, count: int) -> tuple[str, ...]:
         first, last, held = self._rows("SELECT min(n), max(n), count(*) FROM entry")[0]

@@ -20,9 +20,11 @@ from geopatch.engines.engine import (
     OF_GALLERY,
     RECORDS,
     Contents,
+    Embeddings,
     Record,
     check_rewritten,
     contents_from,
+    embeddings_from,
     now,
     records_from,
     spread_numbers,
@@ -192,6 +194,15 @@ class Rows:
         with self.looking():
             rows = self.read(query, values)
             return (rows, self.about) if rows else None
+
+    def embeddings(self, numbers: Sequence[int] | None = None) -> Embeddings:
+        """Of all entries, or of those with these n, in order."""
+        query = "SELECT id, record, start_s, stop_s, embedding FROM entry"
+        with self.looking():
+            if numbers is None:
+                return embeddings_from(self.read(f"{query} ORDER BY n"), self.about)
+            parts = (self.read(f"{query} WHERE n IN ({marks(chunk)}) ORDER BY n", chunk) for chunk in chunks(numbers))
+            return embeddings_from([row for part in parts for row in part], self.about)
 
     def sample(self, count: int) -> tuple[str, ...]:
         """The entries next to numbers from all over the range of n."""

@@ -11,7 +11,7 @@ from geopatch.data.recording import Recording, WindowConfig
 from geopatch.engines.about import About, about_model, check_encoder
 from geopatch.engines.engine import Engine
 from geopatch.engines.entry import Metadata
-from geopatch.engines.filters import as_filter
+from geopatch.engines.filters import Where, as_filter
 from geopatch.engines.place import Place, create_engine, open_engine, upgrade_engine
 from geopatch.errors import GalleryError
 from geopatch.gallery.adding import cut_recording, write_signals
@@ -20,6 +20,7 @@ from geopatch.gallery.store import EntryStore, Report
 from geopatch.search.chance import Chances
 from geopatch.search.hit import Hits
 from geopatch.search.moments import Moment, seconds_between
+from geopatch.search.motifs import Anomaly, Motif, find_anomalies, find_motifs
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import Query, Span, unknown_record
 from geopatch.search.run import search_batch
@@ -334,6 +335,73 @@ class Gallery(EntryStore):
         """
         chosen = {} if k is None else {"k": k}
         return search_batch(self, queries, (options or SearchOptions()).changed(**chosen, **overrides), model=model)
+
+    def motifs(self, k: int = 5, *, where: Where = None, windows: bool = True) -> list[Motif]:
+        """Find what happens most often: the most repeated windows, each with all its likes.
+
+        Together belong windows as near to each other as half of all windows are to their nearest neighbour, and nearer
+        than chance explains where the gallery has a model. Windows that overlap in time are never likes. It takes about
+        N log N in the number of windows, and their vectors in memory.
+
+        Parameters
+        ----------
+        k : int, default=5
+            How many motifs; fewer where nothing else is repeated.
+        where : str, mapping or Filter, optional
+            Only windows that pass.
+        windows : bool, default=True
+            Whether the first members of each bring their values.
+
+        Returns
+        -------
+        list of Motif
+            The most frequent first; no window is in two of them.
+
+        Raises
+        ------
+        ConfigError
+            When `k` is less than 1.
+        NotFoundError
+            When no entry has a field of the filter.
+
+        Examples
+        --------
+        >>> [motif.count for motif in gallery.motifs(k=3)]  # doctest: +SKIP
+        """
+        return find_motifs(self, k, where, windows=windows)
+
+    def anomalies(self, k: int = 10, *, where: Where = None, windows: bool = True) -> list[Anomaly]:
+        """Find what happens nowhere else: the windows whose nearest neighbour is farthest.
+
+        Windows that overlap in time are no neighbours. The answer is exact; it takes about N log N in the number of
+        windows where most of them have a near neighbour, and their vectors in memory.
+
+        Parameters
+        ----------
+        k : int, default=10
+            How many; fewer in a gallery with fewer windows that do not overlap.
+        where : str, mapping or Filter, optional
+            Only windows that pass.
+        windows : bool, default=True
+            Whether they and their nearest neighbours bring their values.
+
+        Returns
+        -------
+        list of Anomaly
+            The loneliest first; no two of them overlap.
+
+        Raises
+        ------
+        ConfigError
+            When `k` is less than 1.
+        NotFoundError
+            When no entry has a field of the filter.
+
+        Examples
+        --------
+        >>> [(one.place.record, one.place.start_s, one.distance) for one in gallery.anomalies(k=3)]  # doctest: +SKIP
+        """
+        return find_anomalies(self, k, where, windows=windows)
 
     def add(
         self,

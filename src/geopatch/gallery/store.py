@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines.about import About
-from geopatch.engines.engine import Contents, Engine, Info, Record, Shortlist
+from geopatch.engines.engine import Contents, Embeddings, Engine, Info, Record, Shortlist
 from geopatch.engines.entry import PLACE_FIELDS, Channels, Entries, Metadata, Value, checked_metadata
 from geopatch.engines.filters import All, Filter, Where, as_filter, field_names
 from geopatch.engines.place import Place, backup_engine, create_engine, restore_engine
@@ -249,6 +249,21 @@ class EntryStore:
         """
         at_least("batch_size", batch_size, 1)
         return self.engine.scan(batch_size, self._filter(where))
+
+    def embeddings(self, where: Where = None) -> Embeddings:
+        """Read the vectors of all entries that pass a filter, with ids and places and nothing else.
+
+        Parameters
+        ----------
+        where : str, mapping or Filter, optional
+            The filter; all entries without.
+
+        Returns
+        -------
+        Embeddings
+            In the order in which they were written, as they are at one moment; all in memory.
+        """
+        return self.engine.embeddings(self._filter(where))
 
     def shortlist(self, embedding: npt.NDArray[np.float32], k: int = 50, where: Where = None) -> list[Shortlist]:
         """Find the entries of largest cosine with each of several queries.

@@ -4,6 +4,7 @@ from geopatch.plot.alignment import alignment, search_hits
 from geopatch.plot.canvas import QUERY, RIGHT, WRONG, check_installed, save, save_all
 from geopatch.plot.curves import drop_curves
 from geopatch.plot.examples import stress_examples
+from geopatch.plot.groups import WindowGroup, window_groups
 from geopatch.plot.neighbours import Shown, hits
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "RIGHT",
     "Shown",
     "WRONG",
+    "WindowGroup",
     "alignment",
     "check_installed",
     "drop_curves",
@@ -19,4 +21,5 @@ __all__ = [
     "save_all",
     "search_hits",
     "stress_examples",
+    "window_groups",
 ]

@@ -8,14 +8,28 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__all__ = ["Certificate", "Explanation", "Hit", "Hits", "Match", "SearchOptions", "Span"]
+__all__ = [
+    "Anomaly",
+    "Certificate",
+    "Explanation",
+    "Hit",
+    "Hits",
+    "Match",
+    "Motif",
+    "Occurrence",
+    "SearchOptions",
+    "Span",
+]
 
 _HOMES = {
+    "Anomaly": "motifs",
     "Certificate": "certificate",
     "Explanation": "explain",
     "Hit": "hit",
     "Hits": "hit",
     "Match": "explain",
+    "Motif": "motifs",
+    "Occurrence": "motifs",
     "SearchOptions": "options",
     "Span": "query",
 }
@@ -24,6 +38,7 @@ if TYPE_CHECKING:
     from geopatch.search.certificate import Certificate
     from geopatch.search.explain import Explanation, Match
     from geopatch.search.hit import Hit, Hits
+    from geopatch.search.motifs import Anomaly, Motif, Occurrence
     from geopatch.search.options import SearchOptions
     from geopatch.search.query import Span
 else:

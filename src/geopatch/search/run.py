@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from geopatch.engines.engine import Shortlist
+from geopatch.engines.engine import Embeddings, Shortlist
 from geopatch.engines.entry import Entries
+from geopatch.engines.filters import Where
 from geopatch.errors import ConfigError, GalleryError, GeoPatchError, NotFoundError
 from geopatch.search.candidates import shortlists
 from geopatch.search.certificate import Certifier, cosine_doubt
@@ -51,6 +52,8 @@ class Measured(Searchable, Protocol):
 
     @property
     def loaded_model(self) -> GeoPatch | None: ...
+
+    def embeddings(self, where: Where = ...) -> Embeddings: ...
 
 
 def search_batch(

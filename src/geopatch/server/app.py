@@ -19,6 +19,7 @@ from geopatch.gallery import Gallery
 from geopatch.server import routes
 from geopatch.server.answers import REFUSALS, StateOut
 from geopatch.server.guard import Guard
+from geopatch.server.overview import overview
 from geopatch.server.refusal import FAILED, as_refusal, one_line
 from geopatch.server.routes import service_of
 from geopatch.server.schema import StrictRoute
@@ -75,6 +76,7 @@ def create_app(
     app.state.service = service
     app.router.route_class = StrictRoute
     app.include_router(routes.reading)
+    app.include_router(overview)
     if service.writable:
         app.include_router(routes.writing)
     _add_states(app)

@@ -142,6 +142,7 @@ class SearchService:
         self.channels = 0 if gallery.model is None else int(gallery.model.encoder_.config.channels)
         self.front_end = FrontEnd.of(gallery.model) or FrontEnd()
         self.reading = asyncio.Semaphore(MAX_READS)
+        self.surveying = asyncio.Semaphore(1)
         self._searchers = searchers or [Searcher(gallery)]
         self._batcher: Batcher[SearchRequest, bytes] = Batcher(
             self._searchers,

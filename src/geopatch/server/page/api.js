@@ -53,6 +53,8 @@ export const openapi = () => call("/api/openapi.json");
 export const records = (contains, signal) => call(`/api/records?${new URLSearchParams({ limit: 200, contains })}`, { signal });
 export const search = (body, signal) => post("/api/search", body, signal);
 export const explain = (body, signal) => post("/api/explain", body, signal);
+export const survey = (kind, k, where, signal) =>
+  call(`/api/${kind}?${new URLSearchParams({ k, windows: true, ...(where ? { where: typeof where === "string" ? where : JSON.stringify(where) } : {}) })}`, { signal });
 export const storedWindow = (id, signal) => call(`/api/window?${new URLSearchParams({ id })}`, { signal });
 export const record = (name, signal) => drawing({ name, points: RECORD_POINTS }, signal);
 export const recordPart = (name, start_s, stop_s, signal) => drawing({ name, start_s, stop_s, points: DETAIL_POINTS }, signal);

@@ -7,6 +7,7 @@ import { Hits } from "/page/hits.js";
 import { fromHash, toHash } from "/page/link.js";
 import { showMatch } from "/page/match.js";
 import { QueryPlot } from "/page/plot.js";
+import { surveyed } from "/page/survey.js";
 
 const $ = id => document.getElementById(id);
 const SCORERS = {
@@ -20,12 +21,12 @@ const SCORERS = {
 };
 const PROTOCOLS = { "": "every window", "strict-nonoverlap": "not those that overlap the query", "strict-cross-record": "other records only" };
 
-const state = { source: null, signal: null, span: null, request: null, answer: null, hit: null, picked: [], searched: false };
+const state = { source: null, signal: null, span: null, request: null, answer: null, hit: null, picked: [], searched: false, surveyed: null };
 const searches = new api.Newest(), openings = new api.Newest(), details = new api.Newest(), lists = new api.Newest();
 let gallery = null;
 
 const plot = new QueryPlot($("plot"), $("overview"), marked, loadPart);
-const hits = new Hits($("hits"), (id, scroll) => explain(id, scroll));
+const hits = new Hits($("hits"), (id, scroll) => state.surveyed ? searchFor(id) : explain(id, scroll));
 const filters = new Filters($("fields"), $("where"), $("clear-filters"), () => again());
 
 // ---- the query
@@ -162,7 +163,7 @@ async function search(wanted = null) {
   if (!state.source) return;
   const signal = searches.start();
   const request = options();
-  Object.assign(state, { request, searched: true, hit: null });
+  Object.assign(state, { request, searched: true, hit: null, surveyed: null });
   $("results").hidden = false;
   $("took").textContent = "searching …";
   $("notes").hidden = true;
@@ -187,6 +188,36 @@ async function search(wanted = null) {
     problem(error, () => search(wanted));
   }
 }
+
+// What happens most often, or nowhere else: shown as hits; one that is chosen becomes the query.
+async function survey(kind) {
+  const signal = searches.start();
+  Object.assign(state, { request: null, searched: false, hit: null, surveyed: [] });
+  $("results").hidden = false;
+  $("took").textContent = "comparing all windows …";
+  $("notes").hidden = true;
+  $("link").disabled = true;
+  problem(null);
+  hits.loading(12);
+  try {
+    const answer = await api.survey(kind, 12, filters.where(), signal);
+    state.surveyed = surveyed(kind, answer);
+    $("took").textContent = `${state.surveyed.length} of ${gallery.windows.toLocaleString("en")} windows in ${(answer.took_ms / 1000).toFixed(1)} s; choose one to search for it`;
+    if (state.surveyed.length) hits.survey(state.surveyed, 0, gallery);
+    else hits.nothing(kind === "motifs" ? "Nothing is repeated." : "No window has a neighbour to be compared with.", null);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    $("took").textContent = "";
+    hits.replace();
+    problem(error, () => survey(kind));
+  }
+}
+
+const searchFor = id => attempt(async () => {
+  const one = state.surveyed.find(other => other.id === id);
+  show({ kind: "record", name: one.record }, await api.record(one.record, openings.start()), [one.start_s, one.stop_s]);
+  await search();
+}, () => searchFor(id));
 
 const again = () => { if (state.searched) search(); };
 
@@ -295,6 +326,7 @@ function listen() {
     plot.mark(stop > first ? first : stop - (last - first), stop);
   });
   $("rate").addEventListener("change", () => show(state.source, atRate(state.signal, +$("rate").value > 0 ? +$("rate").value : gallery.rate_hz)));
+  for (const kind of ["motifs", "anomalies"]) $(kind).addEventListener("click", () => survey(kind));
   $("zoom-in").addEventListener("click", () => plot.zoom(1 / 1.6));
   $("zoom-out").addEventListener("click", () => plot.zoom(1.6));
   for (const id of ["protocol", "k", "gap", "tempos"]) $(id).addEventListener("change", again);

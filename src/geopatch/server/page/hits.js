@@ -78,6 +78,12 @@ export class Hits {
     if (this.place.firstChild) this.place.firstChild.tabIndex = 0;
   }
 
+  // Windows that no query brought: each is drawn over the one nearest to it.
+  survey(rows, c, gallery) {
+    this.replace(...rows.map(row => card(row, row.other, c, gallery)));
+    this.place.firstChild.tabIndex = 0;
+  }
+
   nothing(line, clear) {
     const button = clear ? element("button", { class: "quiet", type: "button", onclick: clear }, "Clear the filters") : null;
     this.replace(element("div", { class: "nothing" }, element("p", {}, line), button));
