@@ -96,15 +96,15 @@ VOICES = """## A voice never heard
 one voice: the two real ones (bdl, slt) and nine synthesised ones, none of which trained. R@1, clean / warped, every
 candidate scored; 64 tokens, 50 frames a second, frames normalised over the utterance. *Labels*: trained on the other
 445 sentences by both real voices, or by one of them alone ("bdl alone": then slt is a voice never heard, and the other
-way round). *No labels*: nothing is trained. *Learned tokens*: ranked by what the network makes of each patch, and not by
+way round). *No labels*: nothing is trained. *Learned tokens*: ranked by what the network makes of each patch, not by
 the fixed tokens that sound has. *DTW*: distance over the root of both lengths, without a band; *normalised* and
 *decibels* are its frames, normalised being the best of three on the sentences of validation; in a band of 10 % it was
 run on three voices alone. espeak-us-f2, flite-kal16 and festival-slt (a copy of slt) were looked at while choosing.
 """
 
 AMONG = {
-    "others": "Among the same sentences by the real voices other than the query's, 296 candidates (148 for a real voice):",
-    "all": "With the query's own voice among the candidates, where the same voice tempts and the same sentence is right:",
+    "others": "Among the same sentences by the real voices other than the query's (296; 148 for a real voice):",
+    "all": "With the query's own voice among them, where the same voice tempts and the same sentence is right:",
 }
 TOLD = (
     *(("no labels", "aligned"), ("no labels, bdl alone", "aligned"), ("no labels, slt alone", "aligned")),

@@ -29,8 +29,7 @@ from geopatch.read_options import ReadOptions
 from geopatch.signal import Signal
 
 FILES, DURATION_S, COPIES = 6, 60.0, 18
-ONE_LENGTH = IndexSettings(window_s=4.0, shortest_s=4.0, longest_s=4.0)  # levels: see test_levels.py
-WINDOWS = 163  # at five lengths, of a recording of 15 windows without overlap
+WINDOWS = 29  # of a recording of 15 windows without overlap
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def _short_fits() -> Iterator[None]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     base = tmp_path_factory.mktemp("indexed")
     planted, said = write_folder(base / "folder", FILES, DURATION_S, COPIES), list[str]()
-    report = index_files(base / "folder", base / "gallery", ONE_LENGTH, Listener(say=said.append))
+    report = index_files(base / "folder", base / "gallery", IndexSettings(window_s=4.0), Listener(say=said.append))
     return Made(base / "folder", base / "gallery", planted, report, tuple(said))
 
 
@@ -392,7 +391,6 @@ def test_without_a_length_one_is_proposed_and_said(tmp_path: Path) -> None:
     said: list[str] = []
     report = index_files(folder, tmp_path / "g", IndexSettings(reading=ReadOptions()), Listener(say=said.append))
     assert any("windows of 2 s: what repeats does so every 0.8 s" in line for line in said)
-    assert any("windows at 5 lengths, 1 to 4 s" in line for line in said)
     assert report.windows == 2 * WINDOWS
 
 

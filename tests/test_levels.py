@@ -86,7 +86,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
             copies[name].append((f"r{n}", start, start + length))
         signals.append(Signal(values + 0.001 * draw.normal(size=values.shape), f"r{n}", RATE_HZ, ("x", "y")))
     place = tmp_path_factory.mktemp("levels") / "gallery"
-    geopatch.index(signals, place, window_s=WINDOW_S).close()
+    geopatch.index(signals, place, window_s=WINDOW_S, shortest_s=WINDOW_S / 2, longest_s=2 * WINDOW_S).close()
     return Planted(signals, motifs, copies, place)
 
 

@@ -68,7 +68,7 @@ def index(
         Seconds of a window; by default a length that the data suggest, and then as the gallery has it.
     shortest_s, longest_s : float, optional
         Seconds of the shortest and of the longest windows: between them there are windows at several lengths, so that
-        what is searched may be as short and as long. By default half and twice `window_s`; both `window_s`: one length.
+        what is searched may be as short and as long. By default all windows have one length.
     whole : bool, default=False
         Whether each recording is one window.
     overlap : float, optional

@@ -21,7 +21,7 @@ from geopatch.data.reading import InputFile, RecordingFile, read_file
 from geopatch.data.recording import Recording, prepare, spans
 from geopatch.errors import DataError, SignalError
 from geopatch.indexing.held import HeldFile
-from geopatch.indexing.length import LEAST, SEGMENT, propose_length
+from geopatch.indexing.length import SEGMENT, propose_length
 from geopatch.indexing.settings import IndexSettings, Listener, check_levels
 from geopatch.signal import Signal, channel_text
 
@@ -30,7 +30,6 @@ WHOLE_FILES = 1024  # that a model is fitted on where each recording is one wind
 FIT_WINDOWS, LABELLED_WINDOWS = 4096, 20_000  # that a model is fitted on, without labels and with
 KEPT_BYTES = 16 * 2**20
 OVERLAP = 0.5
-REACH = 2.0  # by which the longest windows are longer, and the shortest shorter, than the others
 NAMED_SHARE = 0.9  # of the recordings, that must have the same channel names for these to count
 
 
@@ -135,7 +134,7 @@ def survey_files(files: Sequence[InputFile], reader: Reader, listener: Listener)
     front = FrontEnd(settings.window_s, settings.overlap or OVERLAP, settings.band_hz, reader.audio)
     _say(listener, len(files), len(sketches), rate_hz, channels, width, front, fitting)
     front = _with_length(front, fitting[:SURVEY_FILES], rate_hz, settings, listener)
-    front = _with_levels(front, rate_hz, settings, listener)
+    front = _with_levels(front, settings, listener)
     sources = list(sketches) if front.window_s or settings.labels else spread(files, WHOLE_FILES)
     drawn = list(_drawn(sources, reader, front, rate_hz, channels, width))
     if not drawn:
@@ -224,14 +223,12 @@ def _with_length(
     return replace(front, window_s=proposal.window_s)
 
 
-def _with_levels(front: FrontEnd, rate_hz: float | None, settings: IndexSettings, listener: Listener) -> FrontEnd:
-    """Windows of several lengths: as the settings say, else from half to twice the window."""
+def _with_levels(front: FrontEnd, settings: IndexSettings, listener: Listener) -> FrontEnd:
+    """Windows of several lengths, where the settings ask for them."""
     if front.window_s is None:
         return front
     check_levels(front.window_s, settings.shortest_s, settings.longest_s)
-    least_s = min(LEAST / (rate_hz or 1.0), front.window_s)
-    shortest_s = settings.shortest_s or max(front.window_s / REACH, least_s)
-    front = replace(front, shortest_s=shortest_s, longest_s=settings.longest_s or front.window_s * REACH)
+    front = replace(front, shortest_s=settings.shortest_s, longest_s=settings.longest_s)
     levels = front.levels_s
     if len(levels) == 1:
         return replace(front, shortest_s=None, longest_s=None)
