@@ -1,16 +1,19 @@
 """The same recordings in other forms give the same hits: Parquet, one long frame, polars, wide frames, the server.
 
-And folders of other kinds: WFDB records, sound, files with labels.
+And folders of other kinds: WFDB records, EDF files, sound, files with labels.
 """
 
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date, time
 from pathlib import Path
 
+import edfio
 import numpy as np
 import pandas
 import polars
@@ -186,6 +189,47 @@ def test_a_folder_of_wfdb_records(tmp_path: Path) -> None:
         window = gallery.search(gallery.span("a2", 4, 6), k=1)[0].window
         assert window is not None
         assert window.units == ("mV", "mV")
+
+
+def write_night(path: Path, draw: np.random.Generator, spindles_s: tuple[int, ...]) -> None:
+    """A minute of two channels of EEG from half past eleven on, with the same wave at some of its seconds."""
+    values = np.cumsum(draw.normal(size=(6000, 2)), axis=0) * 0.3
+    values -= values.mean(0)
+    wave = 40 * np.hanning(200) * np.sin(2 * np.pi * 13 * np.arange(200) / 100)
+    for start in spindles_s:
+        values[100 * start : 100 * start + 200] += wave[:, None]
+    signals = [
+        edfio.EdfSignal(values[:, n], 100, label=name, physical_dimension="uV", physical_range=(-200, 200))
+        for n, name in enumerate(("C3", "C4"))
+    ]
+    recording = edfio.Recording(startdate=date(2026, 5, 1))
+    edfio.Edf(signals, recording=recording, starttime=time(23, 30)).write(path)
+
+
+def test_a_folder_of_edf_files_by_command_python_and_server(run: Run, tmp_path: Path) -> None:
+    draw = np.random.default_rng(4)
+    (tmp_path / "nights").mkdir()
+    for name, starts in (("n1", (10, 31)), ("n2", (24, 47)), ("n3", (5, 40))):
+        write_night(tmp_path / "nights" / f"{name}.edf", draw, starts)
+    write_night(tmp_path / "new.edf", draw, (17,))
+    made = run("index", "nights", "--out", "g", "--window-s", "2")
+    assert made.code == 0, made.err
+    by_span = run("search", "g", "--record", "n1", "--start", "23:30:10", "--stop", "23:30:12", "-k", "5", "--json")
+    by_file = run("search", "g", "new.edf", "--start", "23:30:17", "--stop", "23:30:19", "-k", "6", "--json")
+    spindles = {("n1", 10), ("n1", 31), ("n2", 24), ("n2", 47), ("n3", 5), ("n3", 40)}
+    answers = [json.loads(one.out)["hits"] for one in (by_span, by_file)]
+    told = [[(hit["record"], round(hit["start_s"])) for hit in answer] for answer in answers]
+    assert set(told[0]) == spindles - {("n1", 10)}
+    assert set(told[1]) == spindles
+    with Gallery.open(tmp_path / "g", read_only=True) as gallery:
+        found = gallery.search(gallery.span("n1", "23:30:10", "23:30:12"), k=5)
+        assert [(hit.record, round(hit.start_s)) for hit in found] == told[0]
+        assert str(found[0].start_time).startswith("2026-05-01 23:30:")
+    with client_of(tmp_path / "g") as client:
+        sent = {"file": ("new.edf", (tmp_path / "new.edf").read_bytes())}
+        times = {"start_s": "17", "stop_s": "19", "options": '{"k": 6}'}
+        answer = client.post("/api/search/file", files=sent, data=times).json()
+    assert [(hit["record"], round(hit["start_s"])) for hit in answer["hits"]] == told[1]
 
 
 def tone(seconds: float, low_hz: float, high_hz: float, seed: int) -> np.ndarray:
