@@ -1,7 +1,8 @@
 """Motifs and anomalies of a gallery of ECG: how long they take, and whether anomalies are ectopic beats.
 
 geopatch index mitdb --out mitdb.gallery --window-s 2
-python benchmarks/motifs.py mitdb.gallery mitdb --out results/motifs.jsonl [--records 105 116 --stumpy]
+python benchmarks/motifs.py mitdb.gallery mitdb --out results/motifs.jsonl
+python benchmarks/motifs.py mitdb.gallery mitdb --out results/motifs.jsonl --records 105 116
 
 The factor is the share of windows with an annotated ectopic beat (ventricular, supraventricular or fusion) among the
 anomalies, over their share among all windows. Beside it, on the same records, stumpy's discords: windows of the same
@@ -34,19 +35,23 @@ def main() -> None:
     parser.add_argument("gallery")
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--records", nargs="*", default=[])
-    parser.add_argument("--stumpy", action="store_true")
+    parser.add_argument(
+        "--records", nargs="*", default=[], help="these alone, beside stumpy; without, the whole gallery"
+    )
     arguments = parser.parse_args()
     with Gallery.open(arguments.gallery, read_only=True, device="cpu") as gallery:
         ectopic = ectopic_times(arguments.data, [record.name for record in gallery.records()])
-        rows = whole(gallery, ectopic)
+        if not arguments.records:
+            write(arguments.out, whole(gallery, ectopic))
         for record in arguments.records:
-            rows.append(one_record(gallery, record, ectopic))
-            if arguments.stumpy:
-                rows.append(discords(arguments.data, record, ectopic))
-    with arguments.out.open("a") as file:
+            write(arguments.out, [one_record(gallery, record, ectopic), discords(arguments.data, record, ectopic)])
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> None:
+    facts = {"benchmark": "motifs", "version": __version__, "cores": os.cpu_count(), "load_average": os.getloadavg()[0]}
+    with path.open("a") as file:
         for row in rows:
-            line = json.dumps({"benchmark": "motifs", "version": __version__, "cores": os.cpu_count(), **row})
+            line = json.dumps({**facts, **row})
             print(line, flush=True)
             file.write(line + "\n")
 

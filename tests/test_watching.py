@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
+from commands import runner
 
 from geopatch.errors import ConfigError, GalleryError, SignalError
 from geopatch.estimator import GeoPatch
@@ -175,3 +180,34 @@ def test_what_cannot_be_watched_is_refused(gallery: Gallery, watch: Watch) -> No
     assert watch.rate.hours > 0.05
     with pytest.raises(GalleryError, match="no record of"):
         Watch.create(gallery, Span("r0", 1280, 6000))
+
+
+def test_the_command_line_prints_a_line_for_each_event(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, draw = tmp_path / "gallery", np.random.default_rng(0)
+    with Gallery.create(place, GeoPatch.pretrained("general")) as made:
+        for n in range(2):
+            made.add_recording(Signal(noise(draw, 64 * 120)[:, None], f"r{n}"))
+    query = tmp_path / "q.csv"
+    query.write_text("value\n" + "\n".join(f"{value:.5f}" for value in shape()))
+    lines = "".join(f"{value:.5f}\n" for value in stream_with([700, 2000], seconds=40)) + "\n"
+    run = runner(capsys, "watch")
+    flags = ("--query", query, "--stdin", "--false-alarms-per-hour", 0.1, "--device", "cpu")
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    ran = run(place, *flags)
+    assert ran.code == 0, ran.err
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    assert [round(row["start_s"] / 64) for row in rows] == [11, 31]
+    assert all(row["latency_ms"] > 0 and row["false_alarms_per_hour"] < 0.1 for row in rows)
+    assert "watching at 0." in ran.err
+    for text, line in (
+        ("1,2\n", "has 2 channels"),
+        ("1\n1,2\n", "line 2 of the stream has 2 values"),
+        ("x\n", "no sample"),
+    ):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        refused = run(place, *flags)
+        assert (refused.code, line in refused.err) == (2, True), refused.err
+    assert "--stdin" in run(place, "--query", query).err
+    assert "watch for one of" in run(place, "--stdin").err
