@@ -46,6 +46,7 @@ OTHERS = (
     *("HandMovementDirection", "AllGestureWiimoteY", "ECG5000", "GunPoint", "Trace"),
     *(name for name in POOL if name not in DEVELOPMENT),
 )
+TARGETS = {"mitdb": "subject"}  # a set that has no classes
 SETS = {"development": DEVELOPMENT, "others": OTHERS}
 WHOLE = replace(FULL, pool_train=0, pool_test=0)
 STRESSES = tuple(stress.text for stress in distortions())
@@ -126,13 +127,13 @@ def claimed(path: Path) -> bool:
 
 
 def run(job: Job, packs: Path, device: str, scorers: Sequence[str] = SCORERS) -> list[Row]:
-    task = read_pack(packs, job.data, "class")
+    task = read_pack(packs, job.data, TARGETS.get(job.data, "class"))
     assert task.train is not None
     if job.variant is None:
         rows = []
         for amplitude in AMPLITUDES:
             peer = train_rival(make(job.name, amplitude=amplitude, device=device), task.train, job.seed, device)
-            rows += evaluate_rival(peer, task.test, stresses=STRESSES)
+            rows += evaluate_rival(peer, task.test, target=task.target, stresses=STRESSES)
         return rows
     variant = job.variant
     model = replace(PRESETS[variant.preset], **_tuples(variant.model))
@@ -140,7 +141,8 @@ def run(job: Job, packs: Path, device: str, scorers: Sequence[str] = SCORERS) ->
     side = task.train if variant.fit_on == "train" else task.test
     collection = side if variant.labels else Collection(side.name, side.signals)
     estimator = GeoPatch(model=model, train=training, random_state=job.seed, device=device)
-    return evaluate(train(collection, estimator, job.name), task.test, scorers=scorers, stresses=STRESSES)
+    fitted = train(collection, estimator, job.name)
+    return evaluate(fitted, task.test, target=task.target, scorers=scorers, stresses=STRESSES)
 
 
 def _tuples(settings: dict[str, Any]) -> dict[str, Any]:

@@ -64,12 +64,12 @@ class Variant:
 
 NO_TRACT = {"robust_to": DISTORTIONS[::-1]}  # as they were before there were views of sound
 VARIANTS = {
-    "today": Variant(DECIBELS, {"patch_budget": 16}, NO_TRACT, names="band"),
-    "normalised": Variant(model={"patch_budget": 16}, training=NO_TRACT),
-    "more tokens": Variant(training=NO_TRACT),
-    "tract": Variant(),
-    "bdl alone": Variant(voices=("bdl",)),
-    "slt alone": Variant(voices=("slt",)),
+    "labels, frames of version 0.1": Variant(DECIBELS, {"patch_budget": 16}, NO_TRACT, names="band"),
+    "labels, 16 tokens": Variant(model={"patch_budget": 16}, training=NO_TRACT),
+    "labels, no other tracts": Variant(training=NO_TRACT),
+    "labels": Variant(),
+    "labels, bdl alone": Variant(voices=("bdl",)),
+    "labels, slt alone": Variant(voices=("slt",)),
     "no labels": Variant(preset="instant", labels=False),
     "no labels, bdl alone": Variant(preset="instant", labels=False, voices=("bdl",)),
     "no labels, slt alone": Variant(preset="instant", labels=False, voices=("slt",)),
@@ -83,7 +83,8 @@ PEERS = {
         ("normalised", NORMALISED),
     )
 }
-CHOOSING = ("more tokens", "tract")
+CHOOSING = ("labels, no other tracts", "labels")
+LEARNED_TOKENS = "learned tokens"
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,15 +167,16 @@ def measured(
     trained: Trained, known: Utterances, variant: Variant, side: npt.NDArray[np.bool_], name: str
 ) -> Iterator[Row]:
     """Rows of each voice, searched among others and among all."""
-    has_fixed = trained.estimator.encoder_.config.bands and trained.estimator.encoder_.config.is_trained
+    config = trained.estimator.encoder_.config
+    kinds = ("own", LEARNED_TOKENS) if config.bands and config.is_trained else ("own",)
     for search in searches(known, variant, side, name):
         kept = encoded(trained.estimator, search.gallery.signals)
         for stress in map(Stress.parse, STRESSES):
             query = encoded(trained.estimator, stress.queries(search.queries.signals))
-            for tokens in ("own", "fixed") if has_fixed else ("own",):
-                preset = trained.preset + (", fixed tokens" if tokens == "fixed" else "")
-                for scorer in SCORERS if tokens == "own" else SCORERS[2:]:
-                    scores = all_scores(query[tokens], kept[tokens], scorer)
+            for kind in kinds:
+                preset = trained.preset + (f", {kind}" if kind == LEARNED_TOKENS else "")
+                for scorer in SCORERS if kind == "own" else SCORERS[1:]:
+                    scores = all_scores(query[kind], kept[kind], scorer)
                     how = {**trained.as_row(), "preset": preset, "scorer": scorer}
                     yield from search.rows(scores, stress, how)
 
@@ -235,18 +237,17 @@ Encoded = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # embedding (N, D), t
 
 @torch.inference_mode()
 def encoded(estimator: GeoPatch, signals: Sequence[Signal]) -> dict[str, Encoded]:
-    """With the tokens of the model, and with those of its fixed half."""
+    """With the tokens of the model, and with those of its learned half."""
     encoding, encoder = estimator.encode(signals), estimator.encoder_
     device = encoder.level.device
     embedding, tokens, valid = (
         torch.from_numpy(part).to(device) for part in (encoding.embedding, encoding.tokens, encoding.valid)
     )
     own = embedding, tokens, valid
-    if encoder.kernels is None or not encoder.config.is_trained:
+    if encoder.kernels is None or encoder.learned is None:
         return {"own": own}
-    windows = encoder.treated(encoder.scale(stack(signals).to(device)))
-    scaffold = encoder.kernels.scaffold(windows.lengths)
-    return {"own": own, "fixed": (own[0], encoder.kernels(windows, scaffold)[1], scaffold.valid)}
+    learned = encoder.learned(encoder.patch(encoder.scale(stack(signals).to(device))))
+    return {"own": own, LEARNED_TOKENS: (embedding, learned.tokens, learned.valid)}
 
 
 @torch.inference_mode()

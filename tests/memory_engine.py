@@ -71,6 +71,10 @@ class Memory:
                 raise unknown_id(self.place, id)
         return joined([self.held[id] for id in ids])
 
+    def spans(self, ids: Sequence[str]) -> dict[str, tuple[str, float, float]]:
+        entries = {id: self.held[id] for id in ids if id in self.held}
+        return {id: (one.records[0], float(one.start_s[0]), float(one.stop_s[0])) for id, one in entries.items()}
+
     def known(self, ids: Sequence[str]) -> set[str]:
         return set(ids) & set(self.held)
 

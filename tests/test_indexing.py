@@ -29,6 +29,7 @@ from geopatch.read_options import ReadOptions
 from geopatch.signal import Signal
 
 FILES, DURATION_S, COPIES = 6, 60.0, 18
+WINDOWS = 29  # of a recording of 15 windows without overlap
 
 
 @dataclass(frozen=True)
@@ -306,7 +307,7 @@ def test_channels_are_matched_by_name_and_rates_resampled(copied: Made) -> None:
         assert fast is not None
         assert (fast.rate_hz, fast.length) == (50.0, 200)
         query = geopatch.read(copied.folder / "rec03.csv").signals[0]  # 100 Hz
-        assert gallery.search(query.window(800, 1200), k=1)[0].id == "rec03@8s"
+        assert gallery.search(query.window(800, 1200), k=1, overlapping=True)[0].id == "rec03@8s"
 
 
 def test_settings_that_the_gallery_was_not_made_with_are_refused(copied: Made) -> None:
@@ -340,7 +341,7 @@ def test_python_mirrors_the_command(made: Made, tmp_path: Path) -> None:
     with geopatch.index(tmp_path / "walks", window_s=4, channels=["x", "z"]) as gallery:
         assert gallery.info().place == str(tmp_path / "walks.gallery")
         assert gallery.about.channels == ("x", "z")
-        assert len(gallery) == 2 * 29
+        assert len(gallery) == 2 * WINDOWS
     with pytest.raises(ConfigError, match="say where the gallery goes"):
         geopatch.index([tmp_path / "walks" / "rec00.csv"])
     with pytest.raises(DataError, match="no file that can be read"):
@@ -390,7 +391,7 @@ def test_without_a_length_one_is_proposed_and_said(tmp_path: Path) -> None:
     said: list[str] = []
     report = index_files(folder, tmp_path / "g", IndexSettings(reading=ReadOptions()), Listener(say=said.append))
     assert any("windows of 2 s: what repeats does so every 0.8 s" in line for line in said)
-    assert report.windows == 2 * 29
+    assert report.windows == 2 * WINDOWS
 
 
 def test_nothing_is_left_where_no_file_can_be_used(tmp_path: Path) -> None:

@@ -258,13 +258,15 @@ class Signal:
         """
         return np.stack([bridge(column) for column in self.values.T], axis=1)
 
-    def window(self, start: int, stop: int) -> Signal:
+    def window(self, start: int, stop: int, suffix: str = "") -> Signal:
         """Cut out a span of samples that remembers its record.
 
         Parameters
         ----------
         start, stop : int
             First sample, and the sample after the last.
+        suffix : str, optional
+            What is put behind its id, which is made of the record and the start.
 
         Returns
         -------
@@ -281,12 +283,12 @@ class Signal:
         start_s = self.start_s + start / self.clock_hz
         values = self.values[start:stop]
         if np.isnan(values).all():
-            raise all_missing(f"{self.id}@{start_s:.10g}s")
+            raise all_missing(f"{self.id}@{start_s:.10g}s{suffix}")
         part = object.__new__(type(self))  # what a checked signal holds need not be checked again
         part.__dict__.update(
             self.__dict__,
             values=values,
-            id=f"{self.id}@{start_s:.10g}s",
+            id=f"{self.id}@{start_s:.10g}s{suffix}",
             record=self.record or self.id,
             start_s=start_s,
             anchors=None if self.anchors is None else anchors_around(self.anchors, start, stop),

@@ -22,6 +22,8 @@ NAMES_SHOWN = 3
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", required=True, metavar="GALLERY", help="The gallery: a folder, or postgresql://...")
 @click.option("--window-s", type=float, help="Seconds of a window; by default a length that the data suggest.")
+@click.option("--shortest-s", type=float, help="Seconds of the shortest windows, for queries below --window-s.")
+@click.option("--longest-s", type=float, help="Seconds of the longest windows, for queries above --window-s.")
 @click.option("--whole", is_flag=True, help="Make each recording one window.")
 @click.option("--overlap", type=float, help="Share of a window that the next one repeats.  [default: 0.5]")
 @click.option("--band-hz", type=(float, float), metavar="LOW HIGH", help="Filter recordings and queries to this band.")
@@ -35,6 +37,8 @@ def command(
     paths: Sequence[Path],
     out: str,
     window_s: float | None,
+    shortest_s: float | None,
+    longest_s: float | None,
     whole: bool,
     overlap: float | None,
     band_hz: tuple[float, float] | None,
@@ -61,6 +65,8 @@ def command(
     settings = IndexSettings(
         reading=read_options(flags),
         window_s=window_s,
+        shortest_s=shortest_s,
+        longest_s=longest_s,
         whole=whole,
         overlap=overlap,
         band_hz=band_hz,

@@ -86,14 +86,15 @@ def _hit_table(hits: Sequence[Hit]) -> Table:
 
     table = _plain_table()
     table.add_column("#", justify="right")
-    own_ids = any(hit.id != f"{hit.record}@{hit.start_s:.10g}s" for hit in hits)  # else record and start say as much
+    own_ids = any(not hit.id.startswith(f"{hit.record}@{hit.window_start_s:.10g}s") for hit in hits)  # else a place
     if own_ids:
         table.add_column("id", overflow="fold")
     table.add_column("record", overflow="fold")
     timed = any(hit.start_time is not None for hit in hits)
     if timed:
         table.add_column("time", no_wrap=True)
-    for name in ("start s", "stop s", hits[0].scorer):
+    moved = any(hit.speed is not None for hit in hits)
+    for name in ("start s", "stop s", *["speed"] * moved, hits[0].scorer):
         table.add_column(name, justify="right", no_wrap=True)
     known = hits[0].chance is not None
     if known:
@@ -112,7 +113,8 @@ def _hit_table(hits: Sequence[Hit]) -> Table:
         chance = [] if hit.chance is None else [chance_text(hit.chance)]
         radius = [] if hit.certificate is None else [_radius(hit.certificate.radius)]
         about = ", ".join(f"{name}={value}" for name, value in hit.metadata.items())
-        numbers = [f"{hit.start_s:g}", f"{hit.stop_s:g}", f"{hit.score:.3f}", *chance, *radius, *tempo]
+        speed = ["" if hit.speed is None else f"{hit.speed:.2f}"] if moved else []
+        numbers = [f"{hit.start_s:g}", f"{hit.stop_s:g}", *speed, f"{hit.score:.3f}", *chance, *radius, *tempo]
         when = ["" if hit.start_time is None else time_text(hit.start_time)] if timed else []
         names = [escape(hit.id)] * own_ids + [escape(hit.record)]
         table.add_row(str(hit.rank), *names, *when, *numbers, *[escape(about)] * described)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from geopatch.estimator import GeoPatch
 
 CARD_FIELD = "front_end"
+LEVEL_FACTOR = 1.42  # between the lengths of windows of two levels, at most; see docs/any-length.md
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,25 @@ class FrontEnd:
         The band that recordings are filtered to before they are cut.
     audio : AudioConfig, optional
         How sound becomes frames; None where recordings are no sound.
+    shortest_s, longest_s : float, optional
+        Seconds of the shortest and the longest window, where there are windows at several lengths.
     """
 
     window_s: float | None = None
     overlap: float = 0.5
     band_hz: tuple[float, float] | None = None
     audio: AudioConfig | None = None
+    shortest_s: float | None = None
+    longest_s: float | None = None
+
+    @property
+    def levels_s(self) -> tuple[float, ...]:
+        """The lengths of windows in seconds, shortest first; empty where each recording is one window."""
+        if self.window_s is None:
+            return ()
+        shorter = _between(self.window_s, self.shortest_s or self.window_s)
+        longer = _between(self.window_s, self.longest_s or self.window_s)
+        return (*reversed(shorter), self.window_s, *longer)
 
     @classmethod
     def of(cls, model: GeoPatch | None) -> FrontEnd | None:
@@ -164,3 +179,9 @@ class FrontEnd:
         """
         framed = self.framed(signal)
         return framed if self.band_hz is None else band_passed(framed, *self.band_hz)
+
+
+def _between(window_s: float, end_s: float) -> list[float]:
+    """Lengths from the first to the second, without the first, as far apart as each other."""
+    steps = math.ceil(abs(math.log(end_s / window_s)) / math.log(LEVEL_FACTOR) - 1e-9)
+    return [float(f"{window_s * (end_s / window_s) ** (n / steps):.6g}") for n in range(1, steps + 1)]

@@ -118,27 +118,34 @@ class WindowConfig:
         one_of("anchors", self.anchors, ANCHORS)
 
 
-def cut_windows(name: str, recordings: Sequence[Recording], config: WindowConfig | None = None) -> WindowSet:
+def cut_windows(
+    name: str,
+    recordings: Sequence[Recording],
+    config: WindowConfig | None = None,
+    levels_s: Sequence[float] = (),
+) -> WindowSet:
     """Windows of all recordings, none across the end of one, with their targets.
 
-    A recording whose rate is not known is taken to have that of the windows.
+    A recording whose rate is not known is taken to have that of the windows. Of several lengths, the windows that have
+    not that of the config have theirs in their ids.
     """
     config = config or WindowConfig()
+    lengths_s = levels_s or (config.length_s,)
     windows: list[Signal] = []
     labels: dict[str, list[str]] = {target: [] for target in TARGETS}
     for recording in recordings:
         prepared = prepare(recording, config)
         observed = prepared.signal.observed
-        for start, stop in spans(prepared.signal.length, config):
-            if not observed[start:stop].any():
-                continue  # nothing was measured there
-            windows.append(prepared.signal.window(start, stop))
-            for target, label in targets(prepared, start, stop).items():
-                labels[target].append(label)
+        for length_s in lengths_s:
+            suffix = "" if length_s == config.length_s else f"+{length_s:.6g}s"
+            for start, stop in spans(prepared.signal.length, replace(config, length_s=length_s)):
+                if not observed[start:stop].any():
+                    continue  # nothing was measured there
+                windows.append(prepared.signal.window(start, stop, suffix))
+                for target, label in targets(prepared, start, stop).items():
+                    labels[target].append(label)
     if not windows:
-        raise SignalError(
-            f"{name}: no recording lasts the {config.length_s:g} s of one window; give a shorter length_s"
-        )
+        raise SignalError(f"{name}: no recording lasts the {min(lengths_s):g} s of one window; give a shorter length_s")
     return WindowSet(name, tuple(windows), {target: np.asarray(column) for target, column in labels.items()})
 
 

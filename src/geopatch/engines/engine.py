@@ -278,6 +278,20 @@ class Engine(Protocol):
             The entries.
         """
 
+    def spans(self, ids: Sequence[str]) -> dict[str, tuple[str, float, float]]:
+        """Look up where entries lie, without their vectors.
+
+        Parameters
+        ----------
+        ids : sequence of str
+            Ids of entries.
+
+        Returns
+        -------
+        dict
+            By id, its record, start and stop in seconds; an id that is not there is left out.
+        """
+
     def known(self, ids: Sequence[str]) -> set[str]:
         """Look up which of these ids are there.
 

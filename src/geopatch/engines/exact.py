@@ -98,6 +98,9 @@ class Exact:
     def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
         return self.rows.fetch(ids, with_windows)
 
+    def spans(self, ids: Sequence[str]) -> dict[str, tuple[str, float, float]]:
+        return self.rows.spans(ids)
+
     def known(self, ids: Sequence[str]) -> set[str]:
         return self.rows.known(ids)
 

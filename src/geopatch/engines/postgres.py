@@ -184,6 +184,10 @@ class Postgres:
             raise unknown_id(self.place, missing)
         return self._entries([rows[id] for id in ids])
 
+    def spans(self, ids: Sequence[str]) -> dict[str, tuple[str, float, float]]:
+        rows = self._rows("SELECT id, record, start_s, stop_s FROM entry WHERE id = ANY(%s)", [list(ids)])
+        return {id: (record, start_s, stop_s) for id, record, start_s, stop_s in rows}
+
     def known(self, ids: Sequence[str]) -> set[str]:
         return {row[0] for row in self._rows("SELECT id FROM entry WHERE id = ANY(%s)", [list(ids)])}
 

@@ -151,6 +151,11 @@ class Rows:
             raise unknown_id(self.folder, missing)
         return as_entries([rows[id] for id in ids], about)
 
+    def spans(self, ids: Sequence[str]) -> dict[str, tuple[str, float, float]]:
+        query = "SELECT id, record, start_s, stop_s FROM entry WHERE id IN"
+        parts = (self.read(f"{query} ({marks(chunk)})", chunk) for chunk in chunks(ids))
+        return {id: (record, start_s, stop_s) for part in parts for id, record, start_s, stop_s in part}
+
     def known(self, ids: Sequence[str]) -> set[str]:
         parts = (self.read(f"SELECT id FROM entry WHERE id IN ({marks(chunk)})", chunk) for chunk in chunks(ids))
         return {row[0] for part in parts for row in part}

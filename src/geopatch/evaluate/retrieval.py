@@ -76,6 +76,8 @@ class Trained:
 def train(collection: Collection, estimator: GeoPatch, preset: str) -> Trained:
     """Fit on a training collection, and take the time.
 
+    Where several windows are of one record, records are the groups that choices are made on.
+
     Parameters
     ----------
     collection : Collection
@@ -91,8 +93,14 @@ def train(collection: Collection, estimator: GeoPatch, preset: str) -> Trained:
         The estimator with the seconds it took.
     """
     started = time.perf_counter()
-    estimator.fit(collection.signals, collection.labels)
+    estimator.fit(collection.signals, collection.labels, _groups(collection))
     return Trained(estimator, preset, estimator.seed_, time.perf_counter() - started)
+
+
+def _groups(collection: Collection) -> list[str] | None:
+    records = [signal.record for signal in collection.signals]
+    known = len(set(records))
+    return records if collection.labels is not None and 1 < known < len(records) else None
 
 
 def evaluate(

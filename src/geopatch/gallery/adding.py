@@ -221,14 +221,19 @@ class RecordingWindows:
     labels: Sequence[dict[str, str]]
 
 
-def cut_recording(recording: Recording | Signal, window: WindowConfig | None, about: About) -> RecordingWindows:
-    """Windows as `window` says, or as long in samples and at the rate of the training windows, half overlapping."""
+def cut_recording(
+    recording: Recording | Signal, window: WindowConfig | None, about: About, levels_s: Sequence[float] = ()
+) -> RecordingWindows:
+    """Windows as `window` says, or as long in samples and at the rate of the training windows, half overlapping.
+
+    With `levels_s` they have each of these lengths.
+    """
     if isinstance(recording, Signal):
         recording = Recording(recording, recording.id)
     signal, rate_hz = recording.signal, about.rate_hz or recording.signal.rate_hz
     config = window or WindowConfig(rate_hz=rate_hz or 1.0, length_s=about.length / (rate_hz or 1.0))
     timed = signal if signal.rate_hz else replace(signal, rate_hz=rate_hz or config.rate_hz)
-    cut = cut_windows(signal.id, [replace(recording, signal=timed)], config)
+    cut = cut_windows(signal.id, [replace(recording, signal=timed)], config, levels_s)
     untimed = rate_hz is None and config.rate_hz == 1  # nobody knows the rate: a sample counted as a second
     signals = [replace(part, rate_hz=None) for part in cut.signals] if untimed else cut.signals
     columns = [(name, column.tolist()) for name, column in cut.targets.items()]

@@ -63,6 +63,7 @@ class Gallery(EntryStore):
         super().__init__(engine)
         self._device = device
         self._model: tuple[str, GeoPatch | None] | None = None  # of which encoder
+        self._front: tuple[str, FrontEnd | None] | None = None  # of which encoder
         self.chances = Chances(engine)
         if model is not None:
             check_encoder(self.about, about_model(model).encoder, "the model")
@@ -84,6 +85,16 @@ class Gallery(EntryStore):
         """The model, where it is in memory already."""
         loaded = self._model
         return loaded[1] if loaded is not None and loaded[0] == self.about.encoder else None
+
+    @property
+    def front_end(self) -> FrontEnd | None:
+        """How recordings became its windows; None where windows were added as they came."""
+        encoder, front = self._front or ("", None)
+        if self._front is None or encoder != self.about.encoder:
+            fields = None if self.loaded_model is not None else (self.model_card() or {}).get(CARD_FIELD)
+            front = FrontEnd.of(self.loaded_model) if fields is None else FrontEnd.from_dict(fields)
+            self._front = self.about.encoder, front
+        return front
 
     @property
     def width(self) -> int:
@@ -467,12 +478,13 @@ class Gallery(EntryStore):
             How many windows were written.
         """
         recording = recording if isinstance(recording, Recording) else Recording(recording, recording.id)
-        front = FrontEnd.of(self.model)
+        front, levels_s = FrontEnd.of(self.model), tuple[float, ...]()
         if front is not None:
             recording = front.recording(recording)
             signal = recording.signal.at_rate(self.about.rate_hz)
+            levels_s = front.levels_s if window is None else ()
             window = window or front.window(signal.rate_hz, signal.duration_s)
-        windows = cut_recording(recording, window, self.about)
+        windows = cut_recording(recording, window, self.about, levels_s)
         rows = [{**labels, **(metadata or {})} for labels in windows.labels]
         settings: dict[str, Any] = {"existing": existing, "keep_windows": keep_windows, "report": report}
         return write_signals(self, windows.signals, rows, keep_metadata=metadata is None, **settings)

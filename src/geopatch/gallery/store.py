@@ -217,6 +217,21 @@ class EntryStore:
         """
         return self.engine.fetch(ids, with_windows=with_windows)
 
+    def spans(self, ids: Sequence[str]) -> dict[str, tuple[str, float, float]]:
+        """Look up where entries lie.
+
+        Parameters
+        ----------
+        ids : sequence of str
+            The entries.
+
+        Returns
+        -------
+        dict
+            By id, its record, start and stop in seconds; an id that is not there is left out.
+        """
+        return self.engine.spans(ids)
+
     def scan(self, batch_size: int = BATCH, where: Where = None) -> Iterator[Entries]:
         """Read all entries that pass a filter, a batch at a time.
 

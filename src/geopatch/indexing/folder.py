@@ -35,6 +35,8 @@ def index(
     place: Place | None = None,
     *,
     window_s: float | None = None,
+    shortest_s: float | None = None,
+    longest_s: float | None = None,
     whole: bool = False,
     overlap: float | None = None,
     band_hz: tuple[float, float] | None = None,
@@ -64,6 +66,9 @@ def index(
         The gallery, as in `Gallery.create`; by default beside the folder, its name with ``.gallery`` behind it.
     window_s : float, optional
         Seconds of a window; by default a length that the data suggest, and then as the gallery has it.
+    shortest_s, longest_s : float, optional
+        Seconds of the shortest and of the longest windows: between them there are windows at several lengths, so that
+        what is searched may be as short and as long. By default all windows have one length.
     whole : bool, default=False
         Whether each recording is one window.
     overlap : float, optional
@@ -124,6 +129,8 @@ def index(
     settings = IndexSettings(
         reading=ReadOptions(time, id, channels and tuple(channels), units, rate_hz),  # type: ignore[arg-type]
         window_s=window_s,
+        shortest_s=shortest_s,
+        longest_s=longest_s,
         whole=whole,
         overlap=overlap,
         band_hz=band_hz,
@@ -192,10 +199,20 @@ def _fitted(survey: Survey, settings: IndexSettings, listener: Listener, progres
     kind = "default, on labels," if settings.labels else "instant"
     listener.say(f"fitting {kind} on {len(survey.windows)} windows")
     preset = "default" if settings.labels else "instant"
-    model = GeoPatch(preset, device=settings.device, progress=progress).fit(survey.windows, survey.labels)
+    amplitude = _amplitude(survey.front_end, settings)
+    model = GeoPatch(preset, amplitude=amplitude, device=settings.device, progress=progress)
+    model.fit(survey.windows, survey.labels)
     data = {**model.card_.data, CARD_FIELD: survey.front_end.as_dict()}
     model.card_ = replace(model.card_, data=data)
     return model
+
+
+def _amplitude(front: FrontEnd, settings: IndexSettings) -> str | None:
+    """Each window at mean 0 and spread 1 where there are several lengths: the level of a short one says little.
+
+    None leaves it to the preset. Sound is normalised already.
+    """
+    return "zscore" if len(front.levels_s) > 1 and front.audio is None and settings.labels is None else None
 
 
 def _front_end(gallery: Gallery) -> FrontEnd:
@@ -210,13 +227,17 @@ def _front_end(gallery: Gallery) -> FrontEnd:
 
 def _check_settings(settings: IndexSettings, front: FrontEnd) -> None:
     """Refuse settings that the gallery was not made with."""
-    wanted = {"window_s": settings.window_s, "overlap": settings.overlap, "band_hz": settings.band_hz}
-    has = {"window_s": front.window_s, "overlap": front.overlap or OVERLAP, "band_hz": front.band_hz}
-    for name, value in wanted.items():
-        if value is not None and value != has[name]:
-            raise ConfigError(
-                f"{name} is {has[name]} in this gallery, got {value}; leave it out, or make another gallery"
-            )
+    has = {
+        "window_s": front.window_s,
+        "shortest_s": front.shortest_s or front.window_s,
+        "longest_s": front.longest_s or front.window_s,
+        "overlap": front.overlap or OVERLAP,
+        "band_hz": front.band_hz,
+    }
+    for name, value in has.items():
+        wanted = getattr(settings, name)
+        if wanted is not None and wanted != value:
+            raise ConfigError(f"{name} is {value} in this gallery, got {wanted}; leave it out, or make another gallery")
     if settings.whole and front.window_s is not None:
         raise ConfigError(f"this gallery has windows of {front.window_s:g} s; leave out whole, or make another gallery")
 

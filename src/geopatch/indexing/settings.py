@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from geopatch.data.metadata import MetadataTable, PathPattern
 from geopatch.errors import ConfigError, at_least
 from geopatch.read_options import ReadOptions
+
+LENGTHS = ("shortest_s", "window_s", "longest_s")
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,8 @@ class IndexSettings:
 
     reading: ReadOptions = field(default_factory=ReadOptions)
     window_s: float | None = None
+    shortest_s: float | None = None  # of the windows, where they have several lengths
+    longest_s: float | None = None
     whole: bool = False  # each recording is one window
     overlap: float | None = None
     band_hz: tuple[float, float] | None = None
@@ -26,12 +31,11 @@ class IndexSettings:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.window_s is not None:
-            at_least("window_s", self.window_s, 1e-6)
-        if self.whole and self.window_s is not None:
-            raise ConfigError(
-                "each recording is one window, or windows have a length: give window_s or whole, not both"
-            )
+        lengths = {"window_s": self.window_s, "shortest_s": self.shortest_s, "longest_s": self.longest_s}
+        if self.whole and any(value is not None for value in lengths.values()):
+            name = next(name for name, value in lengths.items() if value is not None)
+            raise ConfigError(f"each recording is one window, or windows have a length: give {name} or whole, not both")
+        check_levels(self.window_s, self.shortest_s, self.longest_s)
         if self.overlap is not None:
             at_least("overlap", self.overlap, 0)
             at_least("1 - overlap", 1 - self.overlap, 0.01)
@@ -40,6 +44,17 @@ class IndexSettings:
     def has_metadata(self) -> bool:
         """Whether it says where metadata comes from, besides the files themselves."""
         return self.table is not None or self.pattern is not None
+
+
+def check_levels(window_s: float | None, shortest_s: float | None, longest_s: float | None) -> None:
+    """Refuse lengths that are not in order; None is not known yet."""
+    known = [(name, value) for name, value in zip(LENGTHS, (shortest_s, window_s, longest_s), strict=True) if value]
+    for name, value in zip(LENGTHS, (shortest_s, window_s, longest_s), strict=True):
+        if value is not None:
+            at_least(name, value, 1e-6)
+    for (low, short), (high, long) in pairwise(known):
+        if short > long:
+            raise ConfigError(f"{low} must be at most {high}, got {short:g} and {long:g}")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from geopatch.data.recording import Recording, prepare, spans
 from geopatch.errors import DataError, SignalError
 from geopatch.indexing.held import HeldFile
 from geopatch.indexing.length import SEGMENT, propose_length
-from geopatch.indexing.settings import IndexSettings, Listener
+from geopatch.indexing.settings import IndexSettings, Listener, check_levels
 from geopatch.signal import Signal, channel_text
 
 SURVEY_FILES = 24
@@ -134,6 +134,7 @@ def survey_files(files: Sequence[InputFile], reader: Reader, listener: Listener)
     front = FrontEnd(settings.window_s, settings.overlap or OVERLAP, settings.band_hz, reader.audio)
     _say(listener, len(files), len(sketches), rate_hz, channels, width, front, fitting)
     front = _with_length(front, fitting[:SURVEY_FILES], rate_hz, settings, listener)
+    front = _with_levels(front, settings, listener)
     sources = list(sketches) if front.window_s or settings.labels else spread(files, WHOLE_FILES)
     drawn = list(_drawn(sources, reader, front, rate_hz, channels, width))
     if not drawn:
@@ -222,6 +223,19 @@ def _with_length(
     return replace(front, window_s=proposal.window_s)
 
 
+def _with_levels(front: FrontEnd, settings: IndexSettings, listener: Listener) -> FrontEnd:
+    """Windows of several lengths, where the settings ask for them."""
+    if front.window_s is None:
+        return front
+    check_levels(front.window_s, settings.shortest_s, settings.longest_s)
+    front = replace(front, shortest_s=settings.shortest_s, longest_s=settings.longest_s)
+    levels = front.levels_s
+    if len(levels) == 1:
+        return replace(front, shortest_s=None, longest_s=None)
+    listener.say(f"windows at {len(levels)} lengths, {levels[0]:.3g} to {levels[-1]:.3g} s; --shortest-s, --longest-s")
+    return front
+
+
 def _say(
     listener: Listener,
     files: int,
@@ -283,14 +297,25 @@ def _label(row: dict[str, Any], name: str | None) -> str | None:
 def _some(
     recording: Recording, front: FrontEnd, rate_hz: float | None, most: int, draw: np.random.Generator
 ) -> Iterator[Signal]:
+    """Windows of all lengths in equal numbers, each brought to the samples of the middle one."""
     signal = recording.signal
     config = front.window(rate_hz or signal.rate_hz, signal.at_rate(rate_hz).duration_s)
-    prepared = prepare(recording, config).signal
-    places = list(spans(prepared.length, config))
-    chosen = draw.choice(len(places), min(most, len(places)), replace=False).tolist() if places else list[int]()
-    for place in sorted(chosen):
-        start, stop = places[place]
-        if prepared.observed[start:stop].any():
-            window = prepared.window(start, stop)
-            window = replace(window, values=window.values.copy())  # else all of its recording stays in memory
-            yield window if rate_hz else replace(window, rate_hz=None)
+    prepared, levels = prepare(recording, config).signal, front.levels_s or (config.length_s,)
+    length = round(config.length_s * config.rate_hz)
+    for level_s in levels:
+        places = list(spans(prepared.length, replace(config, length_s=level_s)))
+        count = min(-(-most // len(levels)), len(places))
+        for place in sorted(draw.choice(len(places), count, replace=False).tolist()) if places else ():
+            start, stop = places[place]
+            if prepared.observed[start:stop].any():
+                yield _at_length(prepared.window(start, stop), length, rate_hz)
+
+
+def _at_length(window: Signal, length: int, rate_hz: float | None) -> Signal:
+    """A copy, else all of its recording stays in memory, read at so many places."""
+    if window.length == length:
+        return replace(window, values=window.values.copy(), rate_hz=rate_hz)
+    at = np.linspace(0, window.length - 1, length)
+    values = np.stack([np.interp(at, np.arange(window.length), column) for column in window.bridged().T], axis=1)
+    anchors = None if window.anchors is None else window.anchors * (length - 1) / max(window.length - 1, 1)
+    return Signal(values, window.id, rate_hz, window.channels, window.record, window.start_s, anchors)

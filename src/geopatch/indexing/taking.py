@@ -138,7 +138,7 @@ class Taker:
         check_fits(recording.signal, about.channels, self.gallery.width)
         signal = recording.signal.at_rate(about.rate_hz) if self.front.window_s is None else recording.signal
         config = self.front.window(about.rate_hz or signal.rate_hz, signal.duration_s)
-        windows = cut_recording(arranged(recording, about.channels), config, about)
+        windows = cut_recording(arranged(recording, about.channels), config, about, self.front.levels_s)
         rows = [checked_metadata({**_beyond_id(labels, signal.id), **row}) for labels in windows.labels]
         before, total = self.report.written, len(windows.signals)
 

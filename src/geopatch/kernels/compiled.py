@@ -1,6 +1,6 @@
 """The features of the fixed kernels compiled for the CPU: the same numbers as `torch_transform`, bit for bit.
 
-Eight places of a window are taken at a time. Their nine taps are held in registers while all kernels of a group are
+Sixteen places of a window are taken at a time. Their nine taps are held in registers while all kernels of a group are
 compared with their biases; kernels share what the sums of their first taps have in common. A comparison leaves one bit
 a place, and shares of the window and of its spans are counted from the same bits. Sums are in the order of the twin.
 """
@@ -34,9 +34,10 @@ from geopatch.kernels.bank import (
 )
 
 KERNELS = len(TRIPLES)
-LANES = 8  # places compared at a time; their bits are one byte
+LANES = 16  # places compared at a time, as many as the widest registers hold
 WORD = 64  # places to a word of bits
 BYTES = 8  # to a word
+BLOCKS = WORD // LANES  # of places, to a word
 EVERY = np.uint64(2**64 - 1)
 LEAST_WORK = 2**14  # samples of a batch from which on a second thread pays
 ALL_GROUPS = tuple(range(GROUPS))
@@ -135,13 +136,13 @@ def _in_parts(run: Callable[[slice], None], values: Floats) -> None:
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def _compare(typing: Any, place: Any, step: Any, bias: Any, bits: Any, first: Any, every: Any) -> Any:
-    """Which of eight places of a row are above the bias, as one byte for each of the kernels first, first + every ...
+    """Which places of a block of a row are above the bias, as bits for each of the kernels first, first + every ...
 
-    Addresses: of the first tap of the first place, of the biases of a group and of the first kernel's byte; `step` is
+    Addresses: of the first tap of the first place, of the biases of a group and of the first kernel's bits; `step` is
     the bytes from one tap to the next.
     """
     kernels = range(first.literal_value, KERNELS, every.literal_value)
-    vector, byte, lane = ir.VectorType(ir.FloatType(), LANES), ir.IntType(8), ir.IntType(32)
+    vector, block, lane = ir.VectorType(ir.FloatType(), LANES), ir.IntType(LANES), ir.IntType(32)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place, step, bias, bits = arguments[:4]
@@ -168,7 +169,7 @@ def _compare(typing: Any, place: Any, step: Any, bias: Any, bits: Any, first: An
                     sums[triple[:used]] = builder.fadd(sums[triple[: used - 1]], tripled[triple[used - 1]])
             level = builder.load(address(bias, ir.Constant(bias.type, 4), kernel, ir.FloatType()), align=4)
             above = builder.fcmp_ordered(">", sums[triple], spread(level))
-            builder.store(builder.bitcast(above, byte), address(bits, word, kernel, byte), align=1)
+            builder.store(builder.bitcast(above, block), address(bits, word, kernel, block), align=1)
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * 4, first, every), generate
@@ -207,21 +208,21 @@ def _above(row: Floats, length: int, step: int, bias: Floats, mixes: int, mix: i
     place, levels, word = row.ctypes.data, bias.ctypes.data, bits.ctypes.data
     step *= 4
     for block in range((length + LANES - 1) // LANES):
-        byte = word + block // BYTES * (BYTES * KERNELS) + block % BYTES
+        here = word + block // BLOCKS * (BYTES * KERNELS) + block % BLOCKS * (BYTES // BLOCKS)
         if mixes == 1:
-            _compare(place, step, levels, byte, 0, 1)
+            _compare(place, step, levels, here, 0, 1)
         elif mix == 0:
-            _compare(place, step, levels, byte, 0, MIXES)
+            _compare(place, step, levels, here, 0, MIXES)
         elif mix == 1:
-            _compare(place, step, levels, byte, 1, MIXES)
+            _compare(place, step, levels, here, 1, MIXES)
         elif mix == 2:
-            _compare(place, step, levels, byte, 2, MIXES)
+            _compare(place, step, levels, here, 2, MIXES)
         elif mix == 3:
-            _compare(place, step, levels, byte, 3, MIXES)
+            _compare(place, step, levels, here, 3, MIXES)
         elif mix == 4:
-            _compare(place, step, levels, byte, 4, MIXES)
+            _compare(place, step, levels, here, 4, MIXES)
         else:
-            _compare(place, step, levels, byte, 5, MIXES)
+            _compare(place, step, levels, here, 5, MIXES)
         place += 4 * LANES
 
 

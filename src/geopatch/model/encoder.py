@@ -145,9 +145,13 @@ class Encoder(nn.Module):
         learned: LearnedOutput = self.learned(batch)
         if self.kernels is None:
             return EncoderOutput(learned.embedding, learned.tokens, learned.valid)
-        share, fixed = self.config.kernel_share, self.kernels.embed(batch.windows)
+        if self.config.bands:  # learned tokens are of the voices that trained
+            fixed, tokens = self.kernels(batch.windows, batch.scaffold)
+        else:
+            fixed, tokens = self.kernels.embed(batch.windows), learned.tokens
+        share = self.config.kernel_share
         both = torch.cat([share**0.5 * fixed, (1 - share) ** 0.5 * learned.embedding], dim=1)
-        return EncoderOutput(F.normalize(both, dim=1), learned.tokens, learned.valid)
+        return EncoderOutput(F.normalize(both, dim=1), tokens, learned.valid)
 
     def encode(self, windows: WindowBatch) -> EncoderOutput:
         """Scale, patch and encode windows.

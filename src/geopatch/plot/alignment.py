@@ -81,11 +81,19 @@ class DrawnHit(Protocol):
     @property
     def query_window(self) -> Signal | None: ...
 
+    @property
+    def segment(self) -> Signal | None: ...
+
+    @property
+    def speed(self) -> float | None: ...
+
     def explain(self) -> DrawnExplanation: ...
 
 
-def search_hits(query: Signal, ranked: Sequence[DrawnHit], title: str) -> Figure:
+def search_hits(query: Signal, ranked: Sequence[DrawnHit], title: str, *, aligned: bool = True) -> Figure:
     """Draw a query and the hits of a search, as `hits` does; no hit is called right or wrong.
+
+    Hits that were moved to where the query fits best are drawn so, stretched onto the query.
 
     Parameters
     ----------
@@ -95,6 +103,8 @@ def search_hits(query: Signal, ranked: Sequence[DrawnHit], title: str) -> Figure
         The hits, with their values.
     title : str
         What stands above.
+    aligned : bool, default=True
+        Whether hits are moved and stretched; else the stored windows are drawn, at their own speed.
 
     Returns
     -------
@@ -106,7 +116,12 @@ def search_hits(query: Signal, ranked: Sequence[DrawnHit], title: str) -> Figure
     GalleryError
         When a hit has no values.
     """
-    shown = [Shown(_window(hit), _label(hit), hit.score, True) for hit in ranked]
+    shown = [
+        Shown(_window(hit), _label(hit), hit.score, True)
+        if hit.segment is None or not aligned
+        else Shown(hit.segment, _label(hit), hit.score, True, hit.speed)
+        for hit in ranked
+    ]
     return hits(query, f"{round(query.duration_s, 2):g} s", shown, title)
 
 

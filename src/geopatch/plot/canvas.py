@@ -89,12 +89,16 @@ def draw(
     style: str = "-",
     level: float | None = None,
     channel: int = 0,
+    speed: float = 1.0,
 ) -> None:
-    """A channel over seconds, centred on its median or on a given level; nothing where it was never measured."""
+    """A channel over seconds, centred on its median or on a given level; nothing where it was never measured.
+
+    With a speed, its seconds are those of something that goes so many times slower.
+    """
     values = signal.values[:, channel]
     known = values[np.isfinite(values)]
     middle = level if level is not None else np.median(known) if len(known) else 0.0
-    time_s = np.arange(signal.length) / signal.clock_hz
+    time_s = np.arange(signal.length) / signal.clock_hz * speed
     axes.plot(time_s, values - middle, color=colour, linewidth=width, linestyle=style, label=name)
     tidy(axes)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 COLUMNS = 3
 MOST_CHANNELS = 6  # that are drawn
+AXIS = "seconds from the start of the window"
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +32,15 @@ class Shown:
         Its score.
     right : bool
         Whether it is drawn as right or as wrong.
+    speed : float, optional
+        How many times faster than the query it goes: it is stretched so much. None: it is drawn as it is.
     """
 
     signal: Signal
     label: str
     score: float
     right: bool
+    speed: float | None = None
 
 
 def hits(query: Signal, label: str, shown: Sequence[Shown], title: str, recorded: Signal | None = None) -> Figure:
@@ -80,18 +84,20 @@ def hits(query: Signal, label: str, shown: Sequence[Shown], title: str, recorded
         colour = RIGHT if hit.right else WRONG
         panel = _panel(figure, grid[1 + place // COLUMNS, place % COLUMNS], channels, top)
         for channel, axes in enumerate(panel[: hit.signal.values.shape[1]]):
-            draw(axes, query, FAINT, 1.0, channel=channel)
-            draw(axes, hit.signal, colour, 1.5, channel=channel)
+            draw(axes, query, FAINT, 2.2 if hit.speed else 1.0, channel=channel)
+            draw(axes, hit.signal, colour, 1.4, channel=channel, speed=hit.speed or 1.0)
             if place % COLUMNS:
                 axes.tick_params(labelleft=False)
             elif query.channels:
                 axes.set_ylabel(unit(query, channel), fontsize=8)
-        heading = f"{place + 1}. {title_of(hit.signal)} · {hit.label} · {hit.score:.2f}"
+        speed = "" if hit.speed is None else f" · speed {hit.speed:.2f}"
+        heading = f"{place + 1}. {title_of(hit.signal)} · {hit.label} · {hit.score:.2f}{speed}"
         panel[0].set_title(heading, loc="left", fontsize=9, color=colour)
     left_out = query.values.shape[1] - channels
     more = f"; {left_out} more channels are not drawn" if left_out else ""
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
-    figure.supxlabel(f"seconds from the start of the window{more}", fontsize=9)
+    axis = "seconds of the query; hits are stretched by their speed" if any(hit.speed for hit in shown) else AXIS
+    figure.supxlabel(f"{axis}{more}", fontsize=9)
     return figure
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 OUTSIDE_TOKENS = "the shortlist comes from tokens, and of windows outside it no score is known"
+FITTED = "; of overlapping windows only the best counts, and how well the query fits is not covered"
 ROUNDING = 4e-6  # what float32 may have added to a score, or taken from it
 ENGINE_ROUNDING = 2e-6  # an engine whose cosines are further off than this does not compute them in full
 
@@ -77,6 +78,7 @@ class Certifier:
     cosine: dict[str, float]  # of the shortlist, and of the best candidate outside it
     score: dict[str, float]  # of the shortlist
     doubt: str = ""  # why nothing can be said
+    placed: bool = False  # whether hits were moved to where the query fits best
 
     def certify(self, id: str) -> Certificate:
         """The certificate of the hit with this id."""
@@ -108,10 +110,11 @@ class Certifier:
         return cosine_certificate(self.cosine[id], outside, R, stays)
 
     def _before_gap(self, certificate: Certificate) -> Certificate:
-        """Better neighbours in time can hide a hit whatever its score: that is not covered."""
-        if certificate.radius is None or not self.options.min_gap_s:
+        """Better neighbours in time can hide a hit whatever its score, and so can what fits better: not covered."""
+        if certificate.radius is None:
             return certificate
-        return replace(certificate, covers=f"{certificate.covers}; before min_gap_s is applied")
+        gap = "; before min_gap_s is applied" if self.options.min_gap_s else ""
+        return replace(certificate, covers=f"{certificate.covers}{FITTED * self.placed}{gap}")
 
 
 def cosine_doubt(cosine: npt.NDArray[np.float64], near: Shortlist, indexed: int) -> str:

@@ -43,7 +43,7 @@ class Hit:
     record : str
         The record it belongs to.
     start_s, stop_s : float
-        Where it lies in its record, in seconds.
+        Where it lies in its record, in seconds; in a gallery of recordings, where the query fits best.
     score : float
         How near it is; bigger is nearer.
     rank : int
@@ -65,6 +65,14 @@ class Hit:
         something to do with the query. None where the search had no model, which one by a stored id does not load.
     start_time : datetime, optional
         The wall-clock time at which it starts, where that of its record is known.
+    speed : float, optional
+        How many times faster than the query it goes, 0.5 for half as fast; None where it is not known.
+    window_start_s, window_stop_s : float, optional
+        Where the stored window lies that was nearest to the query; by default the same as `start_s` and `stop_s`.
+    fit : float, optional
+        The correlation of its values with the query stretched onto them, at most 1; None where it is not known.
+    segment : Signal, optional
+        The values from `start_s` to `stop_s`, where these are not those of the window.
     """
 
     id: str
@@ -81,6 +89,16 @@ class Hit:
     tempo: float = 0.0
     chance: float | None = None
     start_time: datetime | None = None
+    speed: float | None = None
+    window_start_s: float | None = None
+    window_stop_s: float | None = None
+    fit: float | None = None
+    segment: Signal | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        for name, value in (("window_start_s", self.start_s), ("window_stop_s", self.stop_s)):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         return f"Hit({self.rank}, {self.id!r}, {self.scorer} {self.score:.4f}, {self.start_s:g}-{self.stop_s:g} s)"
@@ -151,7 +169,8 @@ class Hit:
         dict
             A value for each field but the evidence.
         """
-        names = ("rank", "id", "record", "start_s", "stop_s", "score", "chance", "scorer", "cosine", "tempo")
+        place = ("start_s", "stop_s", "speed", "fit", "window_start_s", "window_stop_s")
+        names = ("rank", "id", "record", *place, "score", "chance", "scorer", "cosine", "tempo")
         certificate = None if self.certificate is None else vars(self.certificate)
         plain = {name: getattr(self, name) for name in names}
         when = None if self.start_time is None else self.start_time.isoformat()
@@ -189,8 +208,8 @@ class Hits(list[Hit]):
         Returns
         -------
         polars.DataFrame
-            A row for each hit: rank, id, record, start and stop in seconds, wall-clock time, score, chance, and a
-            column for each name of the metadata.
+            A row for each hit: rank, id, record, start and stop in seconds, wall-clock time, speed, score, chance, and
+            a column for each name of the metadata.
 
         Raises
         ------
@@ -201,13 +220,13 @@ class Hits(list[Hit]):
             import polars
         except ImportError as error:
             raise MissingExtraError("polars", "frames", "hits as a frame") from error
-        names = ("rank", "id", "record", "start_s", "stop_s", "start_time", "score", "chance")
+        names = ("rank", "id", "record", "start_s", "stop_s", "start_time", "speed", "score", "chance")
         fields = dict.fromkeys(name for hit in self for name in hit.metadata if name not in names)
         columns = {name: [getattr(hit, name) for hit in self] for name in names}
         columns |= {name: [hit.metadata.get(name) for hit in self] for name in fields}
         return polars.DataFrame(columns, strict=False)
 
-    def plot(self, k: int = 9, title: str = "") -> Figure:
+    def plot(self, k: int = 9, title: str = "", *, aligned: bool = True) -> Figure:
         """Draw the query and the best hits over it, all channels.
 
         Parameters
@@ -216,6 +235,8 @@ class Hits(list[Hit]):
             How many hits to draw.
         title : str, optional
             What stands above; by default what ranked them.
+        aligned : bool, default=True
+            Whether hits are drawn moved and stretched onto the query; else the stored windows as they are.
 
         Returns
         -------
@@ -232,7 +253,7 @@ class Hits(list[Hit]):
         query = self[0].query_window if self else None
         if query is None:
             raise GalleryError("there is nothing to draw: no hit, or the gallery keeps no values of the query")
-        return search_hits(query, self[:k], title or f"nearest by {self[0].scorer}")
+        return search_hits(query, self[:k], title or f"nearest by {self[0].scorer}", aligned=aligned)
 
     def _repr_html_(self) -> str:
         from geopatch.notebook import sparkline, table

@@ -58,6 +58,9 @@ class SearchOptions:
         Seconds round the query that still count as overlapping it, for the protocols on overlap.
     min_gap_s : float, default=0.0
         Seconds between the starts of two hits of one record, at least.
+    overlapping : bool, default=False
+        Whether hits of one record may overlap, each other and the query. Only galleries of recordings leave out what
+        overlaps a better hit; in others, windows are hits by themselves.
     min_score : float, optional
         Leave out hits that score less.
     max_chance : float, optional
@@ -91,6 +94,7 @@ class SearchOptions:
     )
     guard_s: float = _option(0.0, "Seconds round the query that count as overlapping it.", low=0)
     min_gap_s: float = _option(0.0, "Seconds between the starts of two hits of one record.", low=0)
+    overlapping: bool = _option(False, "Let hits of one record overlap each other and the query.")
     min_score: float | None = _option(None, "Leave out hits that score less.")
     max_chance: float | None = _option(None, "Leave out hits that more windows would be as near as by chance.", low=0)
     band: float = _option(BAND, "How far a dtw path may leave the diagonal, as a share of the longer signal.", low=0)
@@ -154,6 +158,21 @@ class SearchOptions:
     def ranking(self) -> Scorer:
         """The scorer itself."""
         return SCORERS[self.scorer or DEFAULT_SCORER]
+
+    def deeper(self, depth: int) -> SearchOptions:
+        """The same options with so many candidates.
+
+        Parameters
+        ----------
+        depth : int
+            How many candidates the scorer ranks.
+
+        Returns
+        -------
+        SearchOptions
+            Options whose shortlist has this length and comes from the same source.
+        """
+        return replace(self, shortlist=f"{TOKENS}:{depth}" if self.by_tokens else depth)
 
     def completed(self, *, sound: bool) -> SearchOptions:
         """The same options, with what was left open as it is best for such a gallery.

@@ -49,11 +49,16 @@ class Searchable(Protocol):
     @property
     def about(self) -> About: ...
 
+    @property
+    def front_end(self) -> FrontEnd | None: ...
+
     def refresh(self) -> About: ...
 
     def get(self, id: str) -> Entries: ...
 
     def fetch(self, ids: Sequence[str], *, with_windows: bool = ...) -> Entries: ...
+
+    def spans(self, ids: Sequence[str]) -> Mapping[str, tuple[str, float, float]]: ...
 
     def scan(self, batch_size: int = ..., where: Where = ...) -> Iterator[Entries]: ...
 
@@ -155,7 +160,7 @@ def encode_queries(
         for item, query in zip(read, queries, strict=True)
         if isinstance(item, Signal)
     ]
-    encoded = iter(_encode(gallery, signals, model) if signals else ())
+    encoded = iter(encode_windows(gallery, signals, model) if signals else ())
     return [
         item
         if isinstance(item, EncodedQuery)
@@ -178,7 +183,9 @@ def at_tempos(gallery: Searchable, queries: Sequence[EncodedQuery], model: GeoPa
     if model is None:
         raise GalleryError("other tempos are encoded by the gallery's model; give model=GeoPatch.load(folder)")
     tempos = [tempo for tempo in TEMPOS if tempo]
-    encoded = iter(_encode(gallery, [warped(_window(query), tempo) for query in queries for tempo in tempos], model))
+    encoded = iter(
+        encode_windows(gallery, [warped(_window(query), tempo) for query in queries for tempo in tempos], model)
+    )
     return [
         replace(
             query,
@@ -275,7 +282,7 @@ def _joined_anchors(windows: Sequence[Signal], start_s: float, length: int) -> n
     return around
 
 
-def _encode(gallery: Searchable, signals: Sequence[Signal], model: GeoPatch | None) -> list[EncodedQuery]:
+def encode_windows(gallery: Searchable, signals: Sequence[Signal], model: GeoPatch | None) -> list[EncodedQuery]:
     """Signals encoded together, at the rate and in the order of channels of the gallery."""
     model = loaded_model(gallery, model)
     if model is None:

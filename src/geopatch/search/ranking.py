@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,11 @@ class Ranking:
     cosine: Numbers  # (N,)
     score: Numbers  # (N,)
     near_cosine: Numbers  # (M,) the best cosine of each entry of the shortlist, in its order
+
+    def taken(self, order: Rows) -> Ranking:
+        """The same candidates in another order."""
+        columns = {name: getattr(self, name)[order] for name in ("rows", "tempo", "cosine", "score")}
+        return replace(self, **columns)
 
     @property
     def scores(self) -> dict[str, float]:
@@ -112,37 +117,71 @@ def hits_of(
     certify: Certify | None,
     encoder: Encoder | None,
     chances: Numbers | None = None,
+    placer: Placer | None = None,
 ) -> list[Hit]:
     """The first k that score enough and lie far enough from better ones. `chances` are of all of the ranking."""
-    kept: list[int] = []
+    kept: dict[int, Placed] = {}
     for n in range(len(ranking.rows)):
-        if len(kept) == options.k or _too_far(ranking, chances, n, options):
+        if len(kept) == options.k:
             break
-        if not _too_near(ranking, kept, n, options.min_gap_s):
-            kept.append(n)
-    hits = [_hit(ranking, n, place + 1, options, certify, encoder) for place, n in enumerate(kept)]
+        if _too_far(ranking, chances, n, options):
+            continue
+        placed = _on_grid(ranking, n) if placer is None else placer.place(n)
+        if not _too_near(placed, kept.values(), options.min_gap_s) and (placer is None or placer.is_free(placed, kept)):
+            kept[n] = placed
+    hits = [
+        _hit(ranking, n, rank + 1, options, certify, encoder, placed) for rank, (n, placed) in enumerate(kept.items())
+    ]
     if chances is None:
         return hits
     return [replace(hit, chance=float(chances[n])) for hit, n in zip(hits, kept, strict=True)]
 
 
+class Placer(Protocol):
+    """Says where hits lie, by their places in a ranking."""
+
+    def place(self, n: int) -> Placed: ...
+
+    def is_free(self, placed: Placed, kept: Mapping[int, Placed]) -> bool: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Where a hit lies, how fast it goes and its values, where these are known."""
+
+    record: str
+    start_s: float
+    stop_s: float
+    speed: float | None = None
+    segment: Signal | None = None
+    window: Signal | None = None  # the values of the stored window
+    fit: float | None = None  # the correlation with the query
+
+
+def _on_grid(ranking: Ranking, n: int) -> Placed:
+    entries, row = ranking.entries, int(ranking.rows[n])
+    return Placed(entries.records[row], float(entries.start_s[row]), float(entries.stop_s[row]))
+
+
 def _too_far(ranking: Ranking, chances: Numbers | None, n: int, options: SearchOptions) -> bool:
-    """Whether this one, and so all after it, scores too little."""
+    """Whether this one scores too little."""
     if options.min_score is not None and ranking.score[n] < options.min_score:
         return True
     return options.max_chance is not None and (chances is None or not chances[n] <= options.max_chance)
 
 
-def _too_near(ranking: Ranking, kept: Sequence[int], n: int, gap_s: float) -> bool:
-    entries, row = ranking.entries, ranking.rows[n]
-    return any(
-        entries.records[other] == entries.records[row] and abs(entries.start_s[other] - entries.start_s[row]) < gap_s
-        for other in ranking.rows[kept]
-    )
+def _too_near(placed: Placed, kept: Iterable[Placed], gap_s: float) -> bool:
+    return any(other.record == placed.record and abs(other.start_s - placed.start_s) < gap_s for other in kept)
 
 
 def _hit(
-    ranking: Ranking, n: int, place: int, options: SearchOptions, certify: Certify | None, encoder: Encoder | None
+    ranking: Ranking,
+    n: int,
+    rank: int,
+    options: SearchOptions,
+    certify: Certify | None,
+    encoder: Encoder | None,
+    placed: Placed,
 ) -> Hit:
     query, entries, row = ranking.query.tempos[ranking.tempo[n]], ranking.entries, int(ranking.rows[n])
     tokens = Tokens(entries.tokens[row], entries.valid[row], entries.patch_s[row])
@@ -150,16 +189,21 @@ def _hit(
     return Hit(
         id=entries.ids[row],
         record=entries.records[row],
-        start_s=float(entries.start_s[row]),
-        stop_s=float(entries.stop_s[row]),
+        start_s=placed.start_s,
+        stop_s=placed.stop_s,
         score=float(ranking.score[n]),
-        rank=place,
+        rank=rank,
         scorer=options.ranking.name,
         cosine=float(ranking.cosine[n]),
         metadata=entries.metadata[row],
         certificate=None if certify is None else certify(entries.ids[row]),
-        evidence=Evidence(query.tokens, tokens, query.window, entries.windows[row], path_s),
+        evidence=Evidence(query.tokens, tokens, query.window, entries.windows[row] or placed.window, path_s),
         tempo=query.tempo,
+        speed=placed.speed,
+        window_start_s=float(entries.start_s[row]),
+        window_stop_s=float(entries.stop_s[row]),
+        fit=placed.fit,
+        segment=placed.segment,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -13,10 +13,13 @@ from geopatch.engines.filters import Where
 from geopatch.errors import ConfigError, GalleryError, GeoPatchError, NotFoundError
 from geopatch.search.candidates import shortlists
 from geopatch.search.certificate import Certifier, cosine_doubt
-from geopatch.search.chance import Chances
+from geopatch.search.chain import chain_hits, part_options, parts_of
+from geopatch.search.chance import Chance, Chances
 from geopatch.search.hit import Hit, Hits
+from geopatch.search.levels import Levels, duration_of, shortlists_apart
 from geopatch.search.notes import query_notes
 from geopatch.search.options import SearchOptions
+from geopatch.search.placing import HitPlacer
 from geopatch.search.query import (
     EncodedQuery,
     Query,
@@ -24,6 +27,7 @@ from geopatch.search.query import (
     Span,
     at_tempos,
     encode_queries,
+    encode_windows,
     loaded_model,
     model_of,
 )
@@ -32,10 +36,12 @@ from geopatch.signal import Signal, are_bands
 
 if TYPE_CHECKING:
     from geopatch.estimator import GeoPatch
+    from geopatch.model.encoder import Encoder
 
 CHUNK = 32  # queries whose candidates are in memory together
 MAX_RETRIES = 2  # a writer beside us may remove an entry between the shortlist and its reading
 REFIT_RETRIES = 20  # a gallery may be refitted in the midst of a search, and again in the midst of the next try
+PLACES, MOST_PLACES = 4, 150  # that are fitted for each hit wanted, and besides all of them at most
 T = TypeVar("T")
 
 
@@ -90,28 +96,100 @@ def with_one_encoder(gallery: Searchable, work: Callable[[], T]) -> T:
 def _search_chunk(
     gallery: Measured, queries: Sequence[Query | EncodedQuery], options: SearchOptions, model: GeoPatch | None
 ) -> list[Hits]:
-    of_queries = gallery.about.encoder
-    encoded = encode_queries(gallery, queries, model)
-    if options.tempos:
-        encoded = at_tempos(gallery, encoded, model)
-    near, entries = _candidates(gallery, encoded, options)
-    if entries is None:
-        return [Hits(notes=query_notes(query.window)) for query in encoded]
-    if entries.encoder != of_queries:
+    encoder, encoded, levels = gallery.about.encoder, encode_queries(gallery, queries, model), _levels(gallery)
+    notes = [() if levels is None else levels.check(duration_of(query)) for query in encoded]
+    results: dict[int, list[Hit]] = {}
+    for n, query in enumerate(encoded):
+        if levels is not None and query.window is not None and len(parts := parts_of(query.window, levels)) > 1:
+            results[n] = _search_parts(gallery, query, parts, options, model, levels)
+    others = [n for n in range(len(encoded)) if n not in results]
+    if others:
+        some = _search_windows(gallery, [encoded[n] for n in others], options, model, levels)
+        results.update(zip(others, some, strict=True))
+    if gallery.about.encoder != encoder:
         raise GalleryError("the gallery was refitted during the search; search again")  # as `with_one_encoder` does
-    used = _model_at_hand(gallery, encoded, options, model)
-    chance, encoder = gallery.chances.measure(options, used), None if used is None else used.encoder_
-    indexed = gallery.info().indexed if options.certify else 0
-    results = []
-    for query, one in zip(encoded, near, strict=True):
-        ranking = rank(query, one, entries, options, encoder)
-        certify = _certify(ranking, one, options, indexed) if options.certify else None
-        chances = None if chance is None else chance.of(ranking.score)
-        results.append(hits_of(ranking, options, certify, encoder, chances))
-    if options.windows and not options.ranking.needs_windows:
-        results = _with_windows(gallery, results)
-    results = _with_times(gallery, results)
-    return [Hits(hits, query_notes(query.window, encoder)) for hits, query in zip(results, encoded, strict=True)]
+    used = gallery.loaded_model if model is None else model
+    timed = _with_times(gallery, [results[n] for n in range(len(encoded))])
+    return [
+        Hits(hits, (*said, *query_notes(query.window, None if used is None else used.encoder_)))
+        for hits, query, said in zip(timed, encoded, notes, strict=True)
+    ]
+
+
+def _search_windows(
+    gallery: Measured,
+    queries: Sequence[EncodedQuery],
+    options: SearchOptions,
+    model: GeoPatch | None,
+    levels: Levels | None,
+) -> list[list[Hit]]:
+    """The hits of queries that are about as long as windows."""
+    if levels is not None:
+        options = options.deeper(max(options.depth, min(PLACES * options.k, options.k + MOST_PLACES)))
+    rankings = _ranked(gallery, queries, options, model, levels)
+    results = list[list[Hit]]()
+    for ranking, near in zip(rankings.rankings, rankings.near, strict=True):
+        placer = None
+        if levels is not None:
+            placer, ranking = HitPlacer.of(gallery, ranking, options)
+        certify = _certify(ranking, near, options, gallery.info().indexed, levels) if options.certify else None
+        chances = None if rankings.chance is None else rankings.chance.of(ranking.score)
+        results.append(hits_of(ranking, options, certify, rankings.encoder, chances, placer))
+    if not rankings.rankings:
+        return [[] for _ in queries]
+    return _with_windows(gallery, results) if options.windows and not options.ranking.needs_windows else results
+
+
+def _search_parts(
+    gallery: Measured,
+    query: EncodedQuery,
+    parts: Sequence[Signal],
+    options: SearchOptions,
+    model: GeoPatch | None,
+    levels: Levels,
+) -> list[Hit]:
+    """The hits of a query that is longer than the windows."""
+    encoded = [
+        replace(one, place=None if query.place is None else one.place) for one in encode_windows(gallery, parts, model)
+    ]
+    rankings = _ranked(gallery, encoded, part_options(options), model, levels)
+    return chain_hits(gallery, query, rankings.rankings, options, rankings.chance) if rankings.rankings else []
+
+
+@dataclass(frozen=True, eq=False)
+class _Rankings:
+    """Candidates of several queries in the order of the scorer, what scores mean, and what scales values."""
+
+    rankings: list[Ranking]  # none where nothing passes the filters
+    near: list[Shortlist]
+    chance: Chance | None
+    encoder: Encoder | None
+
+
+def _ranked(
+    gallery: Measured,
+    queries: Sequence[EncodedQuery],
+    options: SearchOptions,
+    model: GeoPatch | None,
+    levels: Levels | None,
+) -> _Rankings:
+    if options.tempos:
+        queries = at_tempos(gallery, queries, model)
+    near, entries = _candidates(gallery, queries, options, levels)
+    if entries is None:
+        return _Rankings([], [], None, None)
+    if entries.encoder != gallery.about.encoder:
+        raise GalleryError("the gallery was refitted during the search; search again")
+    used = _model_at_hand(gallery, queries, options, model)
+    encoder = None if used is None else used.encoder_
+    rankings = [rank(query, one, entries, options, encoder) for query, one in zip(queries, near, strict=True)]
+    return _Rankings(rankings, near, gallery.chances.measure(options, used), encoder)
+
+
+def _levels(gallery: Searchable) -> Levels | None:
+    """The lengths of the windows of a gallery of recordings; None of one that windows were added to as they came."""
+    front = gallery.front_end
+    return None if front is None or front.window_s is None else Levels(front.levels_s)
 
 
 def _model_at_hand(
@@ -124,15 +202,15 @@ def _model_at_hand(
     return gallery.loaded_model
 
 
-def _certify(ranking: Ranking, near: Shortlist, options: SearchOptions, indexed: int) -> Certify:
+def _certify(ranking: Ranking, near: Shortlist, options: SearchOptions, indexed: int, levels: Levels | None) -> Certify:
     doubt = "" if options.by_tokens else cosine_doubt(ranking.near_cosine, near, indexed)
     cosine = dict(zip(near.ids, ranking.near_cosine.tolist(), strict=True))
-    return Certifier(options, cosine, ranking.scores, doubt).certify
+    return Certifier(options, cosine, ranking.scores, doubt, levels is not None).certify
 
 
 def _with_windows(gallery: Searchable, results: list[list[Hit]]) -> list[list[Hit]]:
     """The hits with their values, which the search itself did not need; where one is gone by now, all stay without."""
-    ids = list(dict.fromkeys(hit.id for hits in results for hit in hits))
+    ids = list(dict.fromkeys(hit.id for hits in results for hit in hits if hit.window is None))
     if not ids:
         return results
     try:
@@ -140,7 +218,7 @@ def _with_windows(gallery: Searchable, results: list[list[Hit]]) -> list[list[Hi
     except NotFoundError:
         return results
     windows = dict(zip(entries.ids, entries.windows, strict=True))
-    return [[hit.with_window(windows[hit.id]) for hit in hits] for hits in results]
+    return [[hit.with_window(windows.get(hit.id, hit.window)) for hit in hits] for hits in results]
 
 
 def _with_times(gallery: Searchable, results: list[list[Hit]]) -> list[list[Hit]]:
@@ -160,11 +238,15 @@ def _with_times(gallery: Searchable, results: list[list[Hit]]) -> list[list[Hit]
 
 
 def _candidates(
-    gallery: Searchable, queries: Sequence[EncodedQuery], options: SearchOptions
+    gallery: Searchable, queries: Sequence[EncodedQuery], options: SearchOptions, levels: Levels | None
 ) -> tuple[list[Shortlist], Entries | None]:
     """The shortlist of each query, and the entries of all of them; None where there are none."""
     for attempt in range(MAX_RETRIES + 1):
-        near = shortlists(gallery, queries, options)
+        near = (
+            shortlists(gallery, queries, options)
+            if levels is None
+            else shortlists_apart(gallery, queries, options, levels)
+        )
         ids = list(dict.fromkeys(id for one in near for id in one.ids))
         try:
             return near, gallery.fetch(ids, with_windows=options.ranking.needs_windows) if ids else None

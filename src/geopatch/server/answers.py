@@ -124,10 +124,19 @@ class WindowOut(PlaceOut):
 
 
 class HitOut(WindowOut):
-    """A hit; `start_time` is the wall-clock time at which it starts, null where that of its record is not known."""
+    """A hit; `start_time` is the wall-clock time at which it starts, null where that of its record is not known.
+
+    In a gallery of recordings it lies where the query fits best, and goes `speed` times as fast; its values: `segment`.
+    The stored window, whose values `window` has, lies from `window_start_s` to `window_stop_s`.
+    """
 
     rank: int
     start_time: str | None
+    speed: float | None
+    fit: float | None
+    window_start_s: float
+    window_stop_s: float
+    segment: SignalOut | None
     score: float | None
     chance: float | None
     scorer: str
@@ -265,6 +274,7 @@ def hit_out(hit: Hit, *, explain: bool, windows: bool) -> Json:
         "chance": finite(hit.chance),
         "explanation": explanation_out(hit.explain()) if explain else None,
         "window": signal_out(hit.window) if windows else None,
+        "segment": signal_out(hit.segment) if windows else None,
     }
 
 

@@ -10,15 +10,18 @@ function centre(values) {
   return values.map(value => value === null ? null : value - middle);
 }
 
-function picture(query, hit, c) {
+// A hit that was moved and stretched to where the query fits best is drawn so; its window, where it was not.
+function picture(query, { segment, window }, c) {
+  const hit = segment ?? window, aligned = segment && query;
   if (!hit) return element("p", { class: "hint" }, "the gallery keeps no values of this window");
   const centred = [query, hit].map(window => window && centre(channel(window, c)));
-  const longest = Math.max(...[query, hit].filter(Boolean).map(duration));
+  const longest = aligned ? duration(query) : Math.max(...[query, hit].filter(Boolean).map(duration));
   const x = scale(0, longest, 2, WIDTH - 2);
   const y = scale(...range(...centred.filter(Boolean)), HEIGHT - 4, 4);
   const drawn = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
   if (query) drawn.append(svg("path", { class: "line-query", d: path(centred[0], clock(query), x, y) }));
-  drawn.append(svg("path", { class: "line-hit", d: path(centred[1], clock(hit), x, y) }));
+  const rate = aligned ? clock(hit) * duration(hit) / duration(query) : clock(hit);
+  drawn.append(svg("path", { class: "line-hit", d: path(centred[1], rate, x, y) }));
   return drawn;
 }
 
@@ -37,12 +40,13 @@ function card(hit, query, c, gallery) {
   const tags = Object.entries(hit.metadata).map(([name, value]) =>
     element("span", { class: "tag", title: `${name}: ${value}` }, `${name} ${value}`));
   const clock = hit.start_time ? ` · ${hit.start_time.replace("1900-01-01T", "").replace("T", " ").replace(/(\.\d\d)\d+/, "$1")}` : "";
-  const where = `${hit.record} · ${span(hit.start_s, hit.stop_s, hit.window ?? gallery)}${clock}`;
+  const speed = hit.speed === null ? "" : ` · speed ${hit.speed.toFixed(2)}`;
+  const where = `${hit.record} · ${span(hit.start_s, hit.stop_s, hit.window ?? gallery)}${speed}${clock}`;
   const node = element("div", { class: "hit", role: "button", tabIndex: -1 },
     element("header", {}, element("span", { class: "rank" }, `${hit.rank}`), element("span", { class: "where", title: hit.id }, where),
       element("span", { class: "score" }, score)),
     chance ? element("p", { class: "chance", title: CHANCE }, chance) : null,
-    picture(query, hit.window, c), element("div", { class: "tags" }, ...tags), certificateMeter(hit.certificate));
+    picture(query, hit, c), element("div", { class: "tags" }, ...tags), certificateMeter(hit.certificate));
   node.setAttribute("aria-label", `Hit ${hit.rank}: ${where}, score ${score}${chance && `, ${chance}`}`);
   node.setAttribute("aria-expanded", "false");
   node.dataset.id = hit.id;

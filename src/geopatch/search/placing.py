@@ -1,0 +1,125 @@
+"""Where the hits of a search lie: moved and stretched from the grid of windows to where the query fits best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from geopatch.errors import NotFoundError
+from geopatch.search.levels import OVERLAPPING, Place, own_place, shared
+from geopatch.search.options import SearchOptions
+from geopatch.search.query import EncodedQuery, Searchable
+from geopatch.search.ranking import Placed, Ranking
+from geopatch.search.refine import SHIFT, SIDE, RoughFit, rough_fit
+from geopatch.search.surroundings import Surroundings, surroundings
+from geopatch.signal import Signal
+
+MARGIN = SHIFT + (SIDE - 1) / 2  # of a window's length, read on either side of it
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """The window of a candidate, what lies round it, and about where the query fits; None where nothing is known."""
+
+    place: Place
+    around: Surroundings | None = None
+    rough: RoughFit | None = None
+
+
+@dataclass(eq=False)
+class HitPlacer:
+    """Places the candidates of one query in a gallery of recordings, and ranks them by score and fit."""
+
+    query: EncodedQuery
+    candidates: list[Candidate]
+    overlapping: bool = False  # whether hits may overlap each other and the query
+
+    @classmethod
+    def of(cls, gallery: Searchable, ranking: Ranking, options: SearchOptions) -> tuple[HitPlacer, Ranking]:
+        """For the candidates of a ranking; and the ranking by score and fit together.
+
+        The score tells what is alike at any tempo. The fit is the sharper of the two where a query is short and many
+        windows are about as near to it.
+        """
+        candidates = _candidates(gallery, ranking)
+        fits = np.asarray([-1.0 if one.rough is None else one.rough.fit.correlation for one in candidates])
+        order = np.argsort(-(ranking.score / options.ranking.steepness + fits), kind="stable")
+        placer = cls(ranking.query, [candidates[n] for n in order], options.overlapping)
+        return placer, ranking.taken(order)
+
+    def place(self, n: int) -> Placed:
+        """Where the n-th of the ranking lies."""
+        one = self.candidates[n]
+        assert one.around is None or self.query.window is not None
+        return refined(self.query.window, one)
+
+    def is_free(self, placed: Placed, kept: Mapping[int, Placed]) -> bool:
+        """Whether it overlaps neither the query nor a better hit."""
+        if self.overlapping:
+            return True
+        own = own_place(self.query)
+        taken = [_span(other) for other in kept.values()]
+        return all(shared(_span(placed), other) <= OVERLAPPING for other in (taken if own is None else [own, *taken]))
+
+
+def _candidates(gallery: Searchable, ranking: Ranking) -> list[Candidate]:
+    entries, rows, query, front = ranking.entries, ranking.rows.tolist(), ranking.query.window, gallery.front_end
+    grid = [(entries.records[row], float(entries.start_s[row]), float(entries.stop_s[row])) for row in rows]
+    if query is None or front is None:
+        return [Candidate(place) for place in grid]
+    try:
+        around = surroundings(gallery, [_widened(place) for place in grid], [entries.ids[row] for row in rows], front)
+    except NotFoundError:  # a writer beside us removed one of them
+        return [Candidate(place) for place in grid]
+    return [_fitted(query, place, one) for place, one in zip(grid, around, strict=True)]
+
+
+def _fitted(query: Signal, place: Place, around: Surroundings | None) -> Candidate:
+    if around is None or around.signal.values.shape[1] != query.values.shape[1]:
+        return Candidate(place)
+    signal = around.signal
+    first = round(signal.start_s * signal.clock_hz)
+    window = round(place[1] * signal.clock_hz) - first, round(place[2] * signal.clock_hz) - first
+    return Candidate(place, around, rough_fit(query.bridged(), signal.bridged(), window))
+
+
+def place_near(gallery: Searchable, query: Signal, place: Place, window: str) -> Placed:
+    """Where a query fits best near a place that may be longer than any window; `window` is the id of one in it."""
+    front = gallery.front_end
+    assert front is not None, "a gallery of recordings has a front end"
+    try:
+        around = surroundings(gallery, [_widened(place)], [window], front)[0]
+    except NotFoundError:
+        return Placed(*place)
+    placed = refined(query, _fitted(query, place, around))
+    if around is None:
+        return placed
+    signal = around.signal
+    first, last = (round((edge - signal.start_s) * signal.clock_hz) for edge in place[1:])
+    first, last = max(first, 0), min(last, signal.length)
+    known = first < last and not np.isnan(signal.values[first:last]).all()
+    return replace(placed, window=signal.window(first, last) if known else None)
+
+
+def refined(query: Signal | None, candidate: Candidate) -> Placed:
+    """The span near a candidate where the query fits best; its window where nothing can be compared."""
+    around, rough = candidate.around, candidate.rough
+    if query is None or around is None or rough is None:
+        return Placed(*candidate.place, window=None if around is None else around.window)
+    signal, fit = around.signal, rough.finer()
+    start_s, stop_s = (signal.start_s + edge / signal.clock_hz for edge in (fit.start, fit.stop))
+    known = not np.isnan(signal.values[fit.start : fit.stop]).all()
+    segment = signal.window(fit.start, fit.stop) if known else None
+    speed = query.duration_s / (stop_s - start_s)
+    return Placed(candidate.place[0], start_s, stop_s, speed, segment, around.window, fit.correlation)
+
+
+def _span(placed: Placed) -> Place:
+    return placed.record, placed.start_s, placed.stop_s
+
+
+def _widened(place: Place) -> Place:
+    margin_s = MARGIN * (place[2] - place[1])
+    return place[0], max(place[1] - margin_s, 0.0), place[2] + margin_s
