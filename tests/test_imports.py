@@ -65,6 +65,7 @@ ORDER = (
     "search",
     "gallery",
     "indexing",
+    "watching",
     "server",
     "demo",
     "cli",

@@ -541,3 +541,18 @@ def test_channels_are_sent_by_name_and_a_refusal_is_readable(page: Page, server:
     lines = page.inner_text("#problem span").splitlines()
     assert lines == ["signal 'beat' has the channels MLII, V1;", "expected V5, MLII: rename its channels"]
     assert page.locator("#hits .ghost").count() == 0
+
+
+def test_what_repeats_and_what_is_odd_lead_to_a_search(page: Page, server: Server) -> None:
+    opened(page, server)
+    page.click("#anomalies")
+    odd = hits(page)
+    assert len(odd) == 12
+    assert "distance" in page.inner_text("#hits .hit:first-child .tags")
+    page.click("#motifs")
+    until(page, "document.querySelector('#hits .hit .tags')?.innerText.includes('times')")
+    repeated = hits(page)
+    page.click("#hits .hit:first-child")
+    until(page, "location.hash !== ''")
+    assert repeated[0] not in hits(page)  # it is the query now
+    page.wait_for_selector("#plot .u-over")

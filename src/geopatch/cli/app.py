@@ -28,6 +28,7 @@ VERBS = {
     "search": "Find the windows of a gallery nearest to a query.",
     "motifs": "Find what happens most often in a gallery.",
     "anomalies": "Find what happens nowhere else in a gallery.",
+    "watch": "Say when something happens again in a running stream.",
     "serve": "Serve a gallery: a REST API and a page to search it on.",
     "evaluate": "Measure retrieval on a test split, clean and with warped queries.",
     "stress": "Measure what warps, noise, gaps and shuffling cost, and draw it.",

@@ -28,6 +28,17 @@ from geopatch.server.start import check_installed, serve
 @click.option(
     "--workers", type=int, default=default_workers, show_default="2", help="Processes that search at the same time."
 )
+@click.option(
+    "--watch-file",
+    type=click.Path(path_type=Path),
+    help="Where watches and their events are kept. By default in the folder of the gallery.",
+)
+@click.option(
+    "--webhook-host",
+    "webhook_hosts",
+    multiple=True,
+    help="A machine that events may be posted to; may be given again. Without, only this one.",
+)
 @click.option("--device", default="auto", show_default=True, help="Where to encode queries: auto, cpu, cuda or cuda:N.")
 def command(
     gallery: str,
@@ -37,6 +48,8 @@ def command(
     token_file: Path | None,
     write_token_file: Path | None,
     workers: int,
+    watch_file: Path | None,
+    webhook_hosts: tuple[str, ...],
     device: str,
 ) -> None:
     """Serve GALLERY: the page at /, the REST API below /api, health, readiness and metrics.
@@ -44,7 +57,15 @@ def command(
     A gallery that has no model can only be searched by its windows and records. When it is refitted, the server goes on
     with the new model by itself. SIGTERM ends it when what is under way is done.
     """
-    settings = Settings(host, port, read_token(token_file), read_token(write_token_file), workers=workers)
+    settings = Settings(
+        host,
+        port,
+        read_token(token_file),
+        read_token(write_token_file),
+        workers=workers,
+        watch_file=watch_file,
+        webhook_hosts=webhook_hosts,
+    )
     check_installed()
     from geopatch.estimator import GeoPatch
 

@@ -26,6 +26,7 @@ from geopatch.server.schema import StrictRoute
 from geopatch.server.searcher import Searcher
 from geopatch.server.service import SearchService
 from geopatch.server.settings import Settings
+from geopatch.server.watches import watching
 from geopatch.server.worker import Worker
 from geopatch.version import __version__
 
@@ -79,10 +80,11 @@ def create_app(
     app.include_router(overview)
     if service.writable:
         app.include_router(routes.writing)
+        app.include_router(watching)
     _add_states(app)
     _add_page(app)
     _add_errors(app, service)
-    return Guard(app, settings, service.metrics)
+    return Guard(app, settings, service.metrics, service.stop_following)
 
 
 def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:

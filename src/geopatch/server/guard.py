@@ -66,8 +66,10 @@ log = logging.getLogger(__name__)
 class Guard:
     """An ASGI application that checks each request before it passes it on to another one."""
 
-    def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
-        self.app, self.settings, self.metrics = app, settings, metrics
+    def __init__(
+        self, app: App, settings: Settings, metrics: Metrics, stop_following: Callable[[], None] = lambda: None
+    ) -> None:
+        self.app, self.settings, self.metrics, self.stop_following = app, settings, metrics, stop_following
         self.throttle = Throttle(metrics)
         self._under_way = 0
 

@@ -32,6 +32,12 @@ class Metrics:
         self._refused_connections = Counter(
             "geopatch_connections_refused", "Connections beyond the cap.", registry=self.registry
         )
+        self._latency = Histogram(
+            "geopatch_watch_latency_seconds",
+            "From the samples that decide a match to its event.",
+            buckets=SECONDS,
+            registry=self.registry,
+        )
         self._written = Counter("geopatch_windows_written", "Windows added.", registry=self.registry)
         self._removed = Counter("geopatch_windows_removed", "Windows removed.", registry=self.registry)
 
@@ -53,6 +59,9 @@ class Metrics:
 
     def connection_refused(self) -> None:
         self._refused_connections.inc()
+
+    def event(self, seconds: float) -> None:
+        self._latency.observe(seconds)
 
     def written(self, windows: int) -> None:
         self._written.inc(windows)

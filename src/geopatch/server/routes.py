@@ -32,6 +32,7 @@ from geopatch.server.schema import (
     StrictRoute,
     Text,
     at_rate,
+    chunk_values,
 )
 from geopatch.server.service import SearchService
 from geopatch.server.uploads import read_upload
@@ -79,8 +80,8 @@ async def search_file(
     """
     start, service = time.perf_counter(), service_of(request)
     wanted = _options(options)
-    signal = at_rate(await _uploaded(service, file, rate_hz), service.gallery.about.rate_hz)
-    query = _part(signal, start_s, stop_s)
+    signal = at_rate(await uploaded(service, file, rate_hz), service.gallery.about.rate_hz)
+    query = part_of(signal, start_s, stop_s)
     return _timed(await service.search(query, wanted.as_options(service.limits), explain=wanted.explain), start)
 
 
@@ -179,7 +180,7 @@ def window(request: Request, id: Annotated[Text, Query()]) -> Any:
 @reading.post("/read", response_model=answers.DrawnOut)
 async def read(request: Request, file: Files, rate_hz: Rate = None) -> Any:
     """Read the signal of a file, for drawing; nothing is kept."""
-    return JSONResponse(answers.drawn_out(await _uploaded(service_of(request), file, rate_hz)))
+    return JSONResponse(answers.drawn_out(await uploaded(service_of(request), file, rate_hz)))
 
 
 @writing.post("/windows", response_model=answers.WrittenOut)
@@ -211,7 +212,7 @@ async def add_file(
     """
     service = service_of(request)
     values, limits, about = _metadata(metadata), service.limits, service.gallery.about
-    signal = dataclasses.replace(await _uploaded(service, file, rate_hz), id=record, record="")
+    signal = dataclasses.replace(await uploaded(service, file, rate_hz), id=record, record="")
     windows = 2 * signal.length / about.length * about.clock_hz / (signal.rate_hz or about.clock_hz)
     if windows > limits.record_windows:
         raise ConfigError(f"a recording may make {limits.record_windows} windows, got {windows:.0f}; send a part")
@@ -230,19 +231,24 @@ async def remove(request: Request, body: RemoveIn) -> Any:
 
 @writing.post("/streams", response_model=answers.ChunkOut)
 async def push(request: Request, body: ChunkIn) -> Any:
-    """Send the next samples of a running sensor; windows are cut and stored as they fill.
+    """Send the next samples of a running sensor; windows are cut and stored as they fill, and watches look at them.
 
-    The answer has the samples `received`, those that are `safe` in windows on disk, and the ids of new windows. 409
-    where `offset` lies beyond the samples received.
+    The answer has the samples `received`, those that are `safe` (in windows on disk, and looked at by every watch), and
+    the ids of new windows. 409 where `offset` lies beyond the samples received. With `store` false, samples are only
+    watched and nothing is added to the gallery.
     """
+    service, values = service_of(request), chunk_values(body)
     checked_metadata(body.metadata)
-    return JSONResponse(await service_of(request).writer.push(body))
+    watched = await service.watch(body, values) if service.watching else {}
+    stored = await service.writer.push(body, values) if body.store else {"received": watched.get("received", 0)}
+    safe = min([one["safe"] for one in (watched, stored) if "safe" in one], default=0)
+    return JSONResponse({"received": stored["received"], "safe": safe, "ids": stored.get("ids", [])})
 
 
 @writing.delete("/streams", response_model=answers.StateOut)
 async def end(request: Request, body: EndIn) -> Any:
     """End a stream; its windows stay. 404 where it is not running."""
-    await service_of(request).writer.end(body.stream)
+    await service_of(request).end_stream(body.stream)
     return JSONResponse({"status": "ended"})
 
 
@@ -253,7 +259,7 @@ async def optimize(request: Request) -> Any:
     return JSONResponse({"status": "begun" if begun else "under way"}, status_code=202)
 
 
-async def _uploaded(service: SearchService, files: list[UploadFile], rate_hz: float | None) -> Signal:
+async def uploaded(service: SearchService, files: list[UploadFile], rate_hz: float | None) -> Signal:
     """The signal of the files that came, sound as frames; only so many are in memory at the same time."""
     async with service.reading:
         content = {file.filename or "": await file.read() for file in files[:10]}
@@ -269,7 +275,7 @@ def _options(text: str) -> SearchOptionsIn:
         raise ConfigError(f"options: {'.'.join(map(str, first['loc']))} {first['msg']}") from error
 
 
-def _part(signal: Signal, start_s: float | None, stop_s: float | None) -> Signal:
+def part_of(signal: Signal, start_s: float | None, stop_s: float | None) -> Signal:
     if start_s is None and stop_s is None:
         return signal
     span = Span(signal.id, start_s or 0.0, signal.duration_s if stop_s is None else stop_s)

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Annotated, Any, Literal, get_type_hints
 
+import numpy as np
+import numpy.typing as npt
 from fastapi import Request, Response
 from fastapi.params import Form
 from fastapi.routing import APIRoute
@@ -14,7 +16,7 @@ from pydantic_core import from_json
 
 from geopatch.data.json_files import json_numbers, json_values
 from geopatch.engines.filters import All, Either, Filter, Not, as_filter
-from geopatch.errors import ConfigError, GalleryError
+from geopatch.errors import ConfigError, GalleryError, SignalError
 from geopatch.search.options import TOKENS, SearchOptions
 from geopatch.search.query import Span
 from geopatch.server.refusal import RefusedError
@@ -165,6 +167,18 @@ class ChunkIn(Strict):
     channels: list[Text] = Field(default_factory=list, max_length=512)
     offset: int | None = Field(None, ge=0, le=2**53, description="number of the chunk's first sample since the start")
     metadata: Metadata = Field(default_factory=dict, max_length=MAX_NAMES)
+    store: bool = Field(True, description="whether windows are added to the gallery; without, they are only watched")
+
+
+def chunk_values(chunk: ChunkIn) -> npt.NDArray[np.float32]:
+    """The samples (T, C) of a chunk, checked."""
+    values = json_values(chunk.values)
+    values = values[:, None] if values.ndim == 1 else values
+    if not values.size or np.isinf(values).any():
+        raise SignalError(f"stream {chunk.stream!r}: expected finite samples, null for gaps, got none or infinity")
+    if chunk.channels and len(chunk.channels) != values.shape[1]:
+        raise SignalError(f"stream {chunk.stream!r} has {values.shape[1]} channels, {len(chunk.channels)} names")
+    return values.astype(np.float32, copy=False)
 
 
 class EndIn(Strict):

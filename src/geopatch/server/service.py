@@ -9,7 +9,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Generic, Protocol, TypeVar
+
+import numpy as np
 
 from geopatch.data.front_end import FrontEnd
 from geopatch.errors import ConfigError
@@ -19,12 +22,16 @@ from geopatch.search.query import Span
 from geopatch.server.metrics import Metrics
 from geopatch.server.records import RecordStore
 from geopatch.server.refusal import RefusedError, overloaded
+from geopatch.server.schema import ChunkIn
 from geopatch.server.searcher import Searcher, SearchRequest
 from geopatch.server.settings import Settings
+from geopatch.server.watch_service import Json, StreamChunk, Values, WatchService
+from geopatch.server.watch_store import WatchStore
 from geopatch.server.worker import Worker
 from geopatch.server.writer import Writer
 from geopatch.signal import Signal
 
+STREAMS_TOGETHER = 128  # whose samples are looked at together
 MAX_READS = 2  # uploads that are parsed, and records that are joined, at the same time
 
 Request = TypeVar("Request")
@@ -151,6 +158,13 @@ class SearchService:
             count=self.metrics.searched,
         )
         self._writer = None if writable is None else Writer(writable, self.limits, self.metrics)
+        path = self._watch_file() if self.writable else None
+        self._watches = None if path is None else WatchService(gallery, WatchStore(path), self.limits, self.metrics)
+        self._stream_batcher: Batcher[StreamChunk, Json] | None = (
+            None
+            if self._watches is None
+            else Batcher([self._watches], queue=self.limits.search_queue, batch_size=STREAMS_TOGETHER)
+        )
         self.metrics.watch("geopatch_searches_waiting", "Searches that wait.", lambda: self._batcher.waiting)
         self.metrics.watch("geopatch_windows", "Windows in the gallery.", lambda: len(self.gallery))
 
@@ -178,32 +192,73 @@ class SearchService:
             raise RefusedError(403, "this server writes nothing: it was started without --write-token-file")
         return self._writer
 
+    @property
+    def watches(self) -> WatchService:
+        if self._watches is None:
+            raise RefusedError(
+                403,
+                "this server watches no streams: start it with --write-token-file (and --watch-file, without a folder)",
+            )
+        return self._watches
+
+    @property
+    def watching(self) -> bool:
+        """Whether there is a watch that samples of streams must be shown to."""
+        return self._watches is not None and self._watches.watching
+
+    async def watch(self, chunk: ChunkIn, values: Values) -> Json:
+        """Show the next samples of a stream to the watches."""
+        assert self._stream_batcher is not None
+        names = tuple(chunk.channels)
+        return await self._stream_batcher.submit(StreamChunk(chunk.stream, values, chunk.rate_hz, names, chunk.offset))
+
+    async def end_stream(self, name: str) -> None:
+        """End a stream: of the writer, and of the watches, for which what is pending is decided."""
+        watched = self._watches is not None and self._watches.has_stream(name)
+        if watched and self._stream_batcher is not None:
+            await self._stream_batcher.submit(StreamChunk(name, np.zeros((0, 0), np.float32), None, (), None, end=True))
+        if not watched or name in self.writer.streams:
+            await self.writer.end(name)
+
     async def search(
         self, query: str | Span | Signal, options: SearchOptions, *, explain: bool = False, hit: str | None = None
     ) -> bytes:
         """The answer as JSON."""
         query = self.front_end.framed(query) if isinstance(query, Signal) else query
-        self._check(query, options)
+        self.check_query(query, options.ranking.name)
         return await self._batcher.submit(SearchRequest(query, options, explain, hit))
 
     def close(self) -> None:
         self._batcher.close()
+        if self._stream_batcher is not None:
+            self._stream_batcher.close()
+        if self._watches is not None:
+            self._watches.close()
         if self._writer is not None:
             self._writer.close()
         for searcher in self._searchers:
             searcher.close()
         self.gallery.close()
 
-    def _check(self, query: str | Span | Signal, options: SearchOptions) -> None:
+    def stop_following(self) -> None:
+        """Let those who follow events go, so that the server can end."""
+        if self._watches is not None:
+            self._watches.end()
+
+    def _watch_file(self) -> Path | None:
+        folder = Path(self.place)
+        return self.settings.watch_file or (folder / "watches.sqlite" if folder.is_dir() else None)
+
+    def check_query(self, query: str | Span | Signal, scorer: str = "cosine") -> None:
         """Refuse what would keep all others waiting."""
         rate_hz = self.gallery.about.clock_hz
         samples = query.length if isinstance(query, Signal) else 0
         if isinstance(query, Span):
             samples = round(min(query.stop_s - query.start_s, 1e9) * rate_hz)
-        most = self.limits.dtw_samples if options.ranking.name == "dtw" else self.limits.query_samples
+        most = self.limits.dtw_samples if scorer == "dtw" else self.limits.query_samples
         if samples > most:
             raise ConfigError(
-                f"a query may have {most} samples, {most / rate_hz:g} s, with {options.ranking.name}; "
+                f"a query may have {most} samples, {most / rate_hz:g} s, with {scorer}; "
                 f"got {samples / rate_hz:g} s: choose a shorter part"
             )
         if not isinstance(query, Signal) or not self.channels or query.values.shape[1] == self.channels:

@@ -31,6 +31,8 @@ class Limits:
         Windows that are cut from one uploaded recording.
     streams : int
         Sensors that stream at the same time.
+    watches : int
+        Patterns that streams are watched for.
     search_queue, write_queue : int
         Searches and changes that wait for their turn; one more is answered with 503.
     batch_size : int
@@ -52,6 +54,7 @@ class Limits:
     filter_parts: int = 100
     record_windows: int = 10_000
     streams: int = 256
+    watches: int = 64
     search_queue: int = 256
     write_queue: int = 32
     batch_size: int = 16
@@ -87,6 +90,10 @@ class Settings:
         Sizes, times and counts beyond which requests are refused.
     workers : int
         Processes that search; two by default, one on a machine with one core.
+    watch_file : Path, optional
+        Where watches and their events are kept; by default in the folder of the gallery.
+    webhook_hosts : tuple of str, default=()
+        Other machines that events may be posted to; without, only this one.
 
     Raises
     ------
@@ -100,6 +107,8 @@ class Settings:
     write_token: str | None = None
     limits: Limits = field(default_factory=Limits)
     workers: int = field(default_factory=default_workers)
+    watch_file: Path | None = None
+    webhook_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         at_least("workers", self.workers, 1)

@@ -14,8 +14,13 @@ from geopatch.errors import ConfigError, MissingExtraError
 from geopatch.server.settings import Settings
 
 if TYPE_CHECKING:  # the flags of `geopatch serve` are shown without any of these
+    from types import FrameType
+
+    import uvicorn
+
     from geopatch.engines.place import Place
     from geopatch.estimator import GeoPatch
+    from geopatch.server.guard import Guard
 
 KEEP_ALIVE_S, BACKLOG = 75, 2048
 # How soon a thread that waits for Python's lock (one brings searches and their answers, another writes) gets it from
@@ -93,7 +98,20 @@ def serve(
         _end_on_sigterm()
         listening.listen(BACKLOG)  # from now on connections wait until the first request is taken
         started(replace(settings, port=listening.getsockname()[1]).url)
-        uvicorn.Server(config).run(sockets=[listening])
+        server = uvicorn.Server(config)
+        _let_followers_go(server, app)
+        server.run(sockets=[listening])
+
+
+def _let_followers_go(server: uvicorn.Server, app: Guard) -> None:
+    """Who follows events is let go when the server is to stop: uvicorn waits until open requests are answered."""
+    handle_exit = server.handle_exit
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        app.stop_following()
+        handle_exit(number, frame)
+
+    server.handle_exit = stop  # type: ignore[method-assign]
 
 
 def _end_on_sigterm() -> None:

@@ -18,10 +18,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.data.json_files import json_values
 from geopatch.engines.about import About
 from geopatch.engines.entry import Metadata
-from geopatch.errors import ConfigError, GeoPatchError, SignalError
+from geopatch.errors import ConfigError, GeoPatchError
 from geopatch.gallery import Gallery
 from geopatch.server.metrics import Metrics
 from geopatch.server.refusal import RefusedError, overloaded
@@ -82,9 +81,9 @@ class Writer:
 
         return await self._run(change)
 
-    async def push(self, chunk: ChunkIn) -> Json:
-        """Take up the next samples of a stream."""
-        return await self._run(lambda: self._push(chunk))
+    async def push(self, chunk: ChunkIn, values: Values) -> Json:
+        """Take up the next samples (T, C) of a stream."""
+        return await self._run(lambda: self._push(chunk, values))
 
     async def end(self, stream: str) -> None:
         """Forget a stream; its windows stay."""
@@ -118,13 +117,7 @@ class Writer:
         self._metrics.written(written)
         return written
 
-    def _push(self, chunk: ChunkIn) -> Json:
-        values = json_values(chunk.values)
-        values = values[:, None] if values.ndim == 1 else values
-        if not values.size or np.isinf(values).any():
-            raise SignalError(f"stream {chunk.stream!r}: expected finite samples, null for gaps, got none or infinity")
-        if chunk.channels and len(chunk.channels) != values.shape[1]:
-            raise SignalError(f"stream {chunk.stream!r} has {values.shape[1]} channels, {len(chunk.channels)} names")
+    def _push(self, chunk: ChunkIn, values: Values) -> Json:
         stream = self.streams.get(chunk.stream, values, chunk.rate_hz, chunk.channels, chunk.offset or 0)
         cut = stream.push(values, chunk.offset)
         if cut.windows:  # a client that was interrupted sends again what may be there already
@@ -240,6 +233,9 @@ class Streams:
 
     def __len__(self) -> int:
         return len(self._running)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._running
 
     def get(self, name: str, values: Values, rate_hz: float | None, channels: Sequence[str], offset: int) -> Stream:
         """The stream of that name; a new one starts where its first chunk does."""
