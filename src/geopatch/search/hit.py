@@ -65,6 +65,8 @@ class Hit:
         something to do with the query. None where the search had no model, which one by a stored id does not load.
     start_time : datetime, optional
         The wall-clock time at which it starts, where that of its record is known.
+    rhythm : float, default=0.0
+        What relative tempo adds to the cosine; the rest is shape.
     """
 
     id: str
@@ -81,6 +83,7 @@ class Hit:
     tempo: float = 0.0
     chance: float | None = None
     start_time: datetime | None = None
+    rhythm: float = 0.0
 
     def __repr__(self) -> str:
         return f"Hit({self.rank}, {self.id!r}, {self.scorer} {self.score:.4f}, {self.start_s:g}-{self.stop_s:g} s)"
@@ -141,6 +144,7 @@ class Hit:
             self.tempo,
             scorer.ordered,
             self,
+            self.rhythm,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -151,7 +155,7 @@ class Hit:
         dict
             A value for each field but the evidence.
         """
-        names = ("rank", "id", "record", "start_s", "stop_s", "score", "chance", "scorer", "cosine", "tempo")
+        names = ("rank", "id", "record", "start_s", "stop_s", "score", "chance", "scorer", "cosine", "tempo", "rhythm")
         certificate = None if self.certificate is None else vars(self.certificate)
         plain = {name: getattr(self, name) for name in names}
         when = None if self.start_time is None else self.start_time.isoformat()

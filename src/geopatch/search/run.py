@@ -27,6 +27,7 @@ from geopatch.search.query import (
     model_of,
 )
 from geopatch.search.ranking import Certify, Ranking, hits_of, rank
+from geopatch.search.weighing import check_clock
 from geopatch.signal import Signal, are_bands
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def _search_chunk(
     gallery: Measured, queries: Sequence[Query | EncodedQuery], options: SearchOptions, model: GeoPatch | None
 ) -> list[Hits]:
     of_queries = gallery.about.encoder
+    check_clock(options.clock, gallery.about)
     encoded = encode_queries(gallery, queries, model)
     if options.tempos:
         encoded = at_tempos(gallery, encoded, model)
@@ -101,7 +103,7 @@ def _search_chunk(
     indexed = gallery.info().indexed if options.certify else 0
     results = []
     for query, one in zip(encoded, near, strict=True):
-        ranking = rank(query, one, entries, options, encoder)
+        ranking = rank(query, one, entries, options, encoder, gallery.about.rhythm)
         certify = _certify(ranking, one, options, indexed) if options.certify else None
         chances = None if chance is None else chance.of(ranking.score)
         results.append(hits_of(ranking, options, certify, encoder, chances))
@@ -123,6 +125,8 @@ def _model_at_hand(
 
 def _certify(ranking: Ranking, near: Shortlist, options: SearchOptions, indexed: int) -> Certify:
     doubt = "" if options.by_tokens else cosine_doubt(ranking.near_cosine, near, indexed)
+    if options.clock is not None:
+        doubt = "with clock, candidates are ranked by other weights than those they were looked up by"
     cosine = dict(zip(near.ids, ranking.near_cosine.tolist(), strict=True))
     return Certifier(options, cosine, ranking.scores, doubt).certify
 
