@@ -43,6 +43,7 @@ ORDER = (
     "protocol",
     "scaffold",
     "clock",
+    "rhythm",
     "geometry",
     "patches",
     "views",

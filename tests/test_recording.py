@@ -165,7 +165,7 @@ def test_windows_carry_the_anchors_of_their_source(source: str) -> None:
 
 
 def test_unknown_anchors_are_refused() -> None:
-    with pytest.raises(ConfigError, match="anchors must be one of annotated, detected, none"):
+    with pytest.raises(ConfigError, match="anchors must be one of annotated, detected, auto, none"):
         WindowConfig(anchors="guessed")
 
 

@@ -340,7 +340,10 @@ def test_anchors_move_with_the_signal() -> None:
     assert halved.anchors.tolist() == [2.5, 20, 40, 48.5]
     window = signal.window(30, 60)
     assert window.anchors is not None
-    assert window.anchors.tolist() == [-25, 10, 50], "the one inside and one on either side"
+    assert window.anchors.tolist() == [-25, 10, 50, 67], "the one inside and those of its surroundings"
+    narrow = signal.window(30, 60, surroundings=1)
+    assert narrow.anchors is not None
+    assert narrow.anchors.tolist() == [-25, 10, 50], "the one inside and one on either side"
 
 
 def test_an_anchor_that_is_no_number_is_refused() -> None:

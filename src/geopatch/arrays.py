@@ -11,6 +11,7 @@ from geopatch.errors import SignalError
 
 Values = npt.NDArray[np.float32]  # (T, C)
 Anchors = npt.NDArray[np.float64]  # (A,)
+SURROUNDINGS = 16  # anchors that a window keeps from before its start and from after its end
 
 
 def as_array(values: npt.ArrayLike, id: str) -> npt.NDArray[Any]:
@@ -49,10 +50,10 @@ def sorted_anchors(anchors: npt.ArrayLike, id: str) -> Anchors:
     return unique
 
 
-def anchors_around(anchors: Anchors, start: int, stop: int) -> Anchors:
-    """Those within start..stop and one more on either side, so that a clock need not guess beyond the last."""
+def anchors_around(anchors: Anchors, start: int, stop: int, surroundings: int = SURROUNDINGS) -> Anchors:
+    """Those within start..stop and so many more on either side: with one, a clock need not guess beyond the last."""
     first, last = np.searchsorted(anchors, [start, stop])
-    around: Anchors = anchors[max(first - 1, 0) : last + 1] - start
+    around: Anchors = anchors[max(first - surroundings, 0) : last + surroundings] - start
     return around
 
 

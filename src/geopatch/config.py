@@ -19,6 +19,11 @@ DESCRIPTORS: dict[str, int] = {  # name -> columns it takes
     "length": 1,
     "global": 2,
 }
+RHYTHM = (  # relative tempo: names of its columns, see `rhythm`; the last two are in units of time
+    *("shortest", "longest", "fall", "rise", "spread", "change", "alternation"),
+    *("tempo", "surroundings"),
+)
+HARMONICS = (1, 3, 5, 7)  # of the waves that a column of relative tempo is written in, two numbers each
 DISTORTIONS = ("speed", "crop", "shift", "gain", "noise", "wander", "drop")  # what views can make harmless
 SOUND_DISTORTIONS = ("tract",)  # and what they can where channels are neighbouring bands of a spectrum
 HALVES = ("kernels", "learned")
@@ -156,6 +161,13 @@ class ModelConfig(PatchConfig):
         What the encoder is made of: fixed kernels, whose map has a closed form, and what is trained by gradients.
     kernel_share : float, default=0.4
         What the fixed kernels count for in the cosine of two embeddings, where there are both halves.
+    clock_share : float, optional
+        What relative tempo counts for in the cosine of two embeddings; by default `fit` chooses it where windows have
+        anchors. 0 leaves it out.
+    rhythm : tuple of str, default=()
+        The columns of relative tempo that count; `fit` chooses them, and with a `clock_share` above 0 all do.
+    surroundings : int, default=8
+        Intervals between anchors on either side of a window that its own are measured against.
     prior_windows : float, default=2.0
         How many windows the prior that comes with the package counts for in the fixed kernels: what a fit on fewer
         than five times as many windows leans on. 0 leaves it out.
@@ -206,6 +218,11 @@ class ModelConfig(PatchConfig):
 
     halves: tuple[str, ...] = setting(HALVES, "What the encoder is made of.", choices=HALVES)
     kernel_share: float = setting(0.4, "What fixed kernels count for in the cosine of both halves.", low=0, high=1)
+    clock_share: float | None = setting(
+        None, "What relative tempo counts for in the cosine; chosen where windows have anchors.", low=0, high=1
+    )
+    rhythm: tuple[str, ...] = setting((), "Columns of relative tempo that count.", choices=RHYTHM)
+    surroundings: int = setting(8, "Intervals before and after a window that its own are measured by.", low=1, high=16)
     prior_windows: float = setting(2.0, "Windows that the prior of the fixed kernels counts for.", low=0)
     channels: int = setting(1, "Channels of a signal; taken from the data.", low=1)
     bands: bool = setting(False, "Channels are neighbouring bands of a spectrum; taken from their names.")
@@ -238,8 +255,13 @@ class ModelConfig(PatchConfig):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "halves", tuple(self.halves))
+        object.__setattr__(self, "rhythm", tuple(self.rhythm))
         super().__post_init__()
         object.__setattr__(self, "halves", tuple(half for half in HALVES if half in self.halves))
+        if self.clock_share and not self.rhythm:
+            object.__setattr__(self, "rhythm", RHYTHM)
+        if self.rhythm and not self.clock_share:
+            raise ConfigError("rhythm names columns that count; say how much, by a clock_share above 0")
         if not self.halves:
             raise ConfigError(f"halves must name at least one of {', '.join(HALVES)}")
         at_least("width", self.width, len(KERNELS) * self.heads)
@@ -249,9 +271,14 @@ class ModelConfig(PatchConfig):
             )
 
     @property
+    def rhythm_width(self) -> int:
+        """Numbers of relative tempo at the end of an embedding."""
+        return 2 * len(HARMONICS) * len(self.rhythm)
+
+    @property
     def embedding_width(self) -> int:
         """Numbers in an embedding."""
-        return self.embedding * len(self.halves)
+        return self.embedding * len(self.halves) + self.rhythm_width
 
     @property
     def is_trained(self) -> bool:

@@ -82,7 +82,9 @@ def joined(parts: Sequence[Encoding]) -> Encoding:
 def _encode(
     encoder: Encoder, signals: Sequence[Signal], device: torch.device, first: int, between: Between | None
 ) -> Encoding:
-    windows = stack(signals, clock=encoder.config.geometry_source == "clock")
+    config = encoder.config
+    surroundings = config.surroundings if config.rhythm else 0
+    windows = stack(signals, clock=config.geometry_source == "clock", surroundings=surroundings)
     batch = encoder.patch(encoder.scale(windows.to(device)))
     if between is not None:
         batch = between(batch, first)

@@ -225,7 +225,8 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         device = device_of(self.device)
         self._check_used(model)
         check_reconstruction(model, train)
-        data = TrainingSet.of(X, y, groups, clock=model.geometry_source == "clock", lazy=not model.is_trained)
+        clock, surroundings = model.geometry_source == "clock", 0 if model.clock_share == 0 else model.surroundings
+        data = TrainingSet.of(X, y, groups, clock=clock, surroundings=surroundings, lazy=not model.is_trained)
         if model.channels not in (1, data.windows.channels):
             raise ConfigError(
                 f"model has channels={model.channels}, the signals have {data.windows.channels}; leave it out"
@@ -237,6 +238,10 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if self.amplitude is None and data.has_choice(model):
             with self._count("level and scale") as count:
                 model, choices = data.chosen_amplitude(model, train, seed=seed, device=device, report=count)
+        if data.records is not None and model.has_kernels and model.clock_share is None:
+            with self._count("relative tempo") as count:
+                model, chosen = data.chosen_rhythm(model, train, seed=seed, device=device, report=count)
+            choices |= chosen
         scores: dict[str, Any] = {}
         team, history = None, []
         if model.is_trained:

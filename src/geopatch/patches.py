@@ -10,10 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geopatch.arrays import anchors_around
 from geopatch.clock import clock_from_anchors
 from geopatch.config import PatchConfig
 from geopatch.errors import SignalError
 from geopatch.geometry import Geometry, geometry, motion
+from geopatch.rhythm import rhythm
 from geopatch.scaffold import Scaffold, adaptive_scaffold, fixed_scaffold, random_scaffold
 from geopatch.signal import Signal
 
@@ -29,6 +31,7 @@ class WindowBatch:
     lengths: Tensor  # (B,) int64
     clock: Tensor | None = None  # (B, T) canonical time of each sample
     padded: bool = True  # False: every window has T samples, and what only serves padding is left out
+    rhythm: Tensor | None = None  # (B, W) relative tempo, NaN where it is not known
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
@@ -54,11 +57,13 @@ class WindowBatch:
     def to(self, device: torch.device | str) -> WindowBatch:
         clock = None if self.clock is None else self.clock.to(device)
         values, confidence, lengths = (part.to(device) for part in (self.values, self.confidence, self.lengths))
-        return WindowBatch(values, confidence, lengths, clock, self.padded)
+        rhythm = None if self.rhythm is None else self.rhythm.to(device)
+        return WindowBatch(values, confidence, lengths, clock, self.padded, rhythm)
 
     def rows(self, index: Tensor | slice) -> WindowBatch:
         clock = None if self.clock is None else self.clock[index]
-        return WindowBatch(self.values[index], self.confidence[index], self.lengths[index], clock, self.padded)
+        rhythm = None if self.rhythm is None else self.rhythm[index]
+        return WindowBatch(self.values[index], self.confidence[index], self.lengths[index], clock, self.padded, rhythm)
 
     def trimmed(self) -> WindowBatch:
         """The same windows without the samples that lie past the end of every one of them."""
@@ -70,8 +75,10 @@ class WindowBatch:
 class LazyWindows:
     """Windows that are stacked when they are used, because all of them would not fit into memory."""
 
-    def __init__(self, signals: Sequence[Signal], lengths: Sequence[int], *, clock: bool = False) -> None:
-        self.signals, self.clock = signals, clock
+    def __init__(
+        self, signals: Sequence[Signal], lengths: Sequence[int], *, clock: bool = False, surroundings: int = 0
+    ) -> None:
+        self.signals, self.clock, self.surroundings = signals, clock, surroundings
         self.lengths = torch.as_tensor(lengths, dtype=torch.int64)
         self.channels = signals[0].values.shape[1]
 
@@ -81,7 +88,7 @@ class LazyWindows:
     def rows(self, index: Tensor) -> WindowBatch:
         """These windows, padded to the longest of all."""
         chosen = [self.signals[n] for n in index.tolist()]
-        return stack(chosen, clock=self.clock, length=int(self.lengths.max()))
+        return stack(chosen, clock=self.clock, surroundings=self.surroundings, length=int(self.lengths.max()))
 
     def parts(self) -> Iterator[WindowBatch]:
         for index in torch.arange(len(self)).split(PART):
@@ -106,10 +113,13 @@ class PatchBatch:
         return self.scaffold.inside  # (B, K, L) q
 
 
-def stack(signals: Sequence[Signal], *, clock: bool = False, length: int | None = None) -> WindowBatch:
+def stack(
+    signals: Sequence[Signal], *, clock: bool = False, surroundings: int = 0, length: int | None = None
+) -> WindowBatch:
     """One batch from signals of one channel count and any lengths, padded to the longest or to `length`.
 
-    With `clock`, canonical time is taken from the anchors of each signal.
+    With `clock`, canonical time is taken from the anchors of each signal; with `surroundings`, relative tempo against
+    so many intervals on either side.
     """
     channels = signals[0].values.shape[1]
     lengths = torch.tensor([signal.length for signal in signals])
@@ -125,6 +135,9 @@ def stack(signals: Sequence[Signal], *, clock: bool = False, length: int | None 
     confidence = (~raw.isnan()).float().mean(2)
     padded = bool((lengths < raw.shape[1]).any())
     windows = WindowBatch(fill_gaps(raw, lengths), confidence, lengths, padded=padded)
+    if surroundings:
+        columns = rhythm([signal.anchors for signal in signals], lengths.tolist(), surroundings)
+        windows = replace(windows, rhythm=torch.from_numpy(columns).float())
     return _clocked(windows, signals) if clock else windows
 
 
@@ -138,10 +151,11 @@ def _clocked(windows: WindowBatch, signals: Sequence[Signal]) -> WindowBatch:
         if signal.anchors is None:
             raise SignalError(f"signal {signal.id!r} has no anchors; give them, or use geometry_source 'values'")
         inside = slice(0, signal.length)
-        if len(signal.anchors) < 2 or signal.length < 2:
+        anchors = anchors_around(signal.anchors, 0, signal.length, surroundings=1)
+        if len(anchors) < 2 or signal.length < 2:
             time[row, inside] = np.arange(signal.length)
             continue
-        clock = clock_from_anchors(signal.anchors, signal.length)
+        clock = clock_from_anchors(anchors, signal.length)
         time[row, inside], trust[row, inside] = clock.time, clock.confidence
     return replace(windows, clock=torch.from_numpy(time), confidence=windows.confidence * torch.from_numpy(trust))
 

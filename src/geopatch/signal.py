@@ -11,7 +11,16 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from geopatch.arrays import Anchors, Values, anchors_around, as_array, as_values, bridge, sorted_anchors
+from geopatch.arrays import (
+    SURROUNDINGS,
+    Anchors,
+    Values,
+    anchors_around,
+    as_array,
+    as_values,
+    bridge,
+    sorted_anchors,
+)
 from geopatch.errors import SignalError
 from geopatch.notebook import sparkline, table
 
@@ -258,7 +267,7 @@ class Signal:
         """
         return np.stack([bridge(column) for column in self.values.T], axis=1)
 
-    def window(self, start: int, stop: int, suffix: str = "") -> Signal:
+    def window(self, start: int, stop: int, suffix: str = "", *, surroundings: int = SURROUNDINGS) -> Signal:
         """Cut out a span of samples that remembers its record.
 
         Parameters
@@ -267,11 +276,13 @@ class Signal:
             First sample, and the sample after the last.
         suffix : str, optional
             What is put behind its id, which is made of the record and the start.
+        surroundings : int, default=16
+            Anchors to keep on either side of the span, from which its tempo beside theirs is told.
 
         Returns
         -------
         Signal
-            The span with its record and start, the anchors in it and the nearest one on either side.
+            The span with its record and start, the anchors in it and the nearest ones on either side.
 
         Raises
         ------
@@ -291,7 +302,7 @@ class Signal:
             id=f"{self.id}@{start_s:.10g}s{suffix}",
             record=self.record or self.id,
             start_s=start_s,
-            anchors=None if self.anchors is None else anchors_around(self.anchors, start, stop),
+            anchors=None if self.anchors is None else anchors_around(self.anchors, start, stop, surroundings),
             start_time=self.time_at(start),
         )
         return part

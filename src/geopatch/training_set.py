@@ -17,9 +17,11 @@ from geopatch.inputs import as_signals
 from geopatch.patches import LazyWindows, WindowBatch, stack
 from geopatch.signal import LazySignals, Signal, are_bands
 from geopatch.train.amplitude import Report, choose_amplitude
+from geopatch.train.rhythm_choice import choose_rhythm
 
 SERIES_UNIT = 1024  # samples that `max_patches` do for, the most that fixed kernels look at
 SOUND_UNIT_S = 2 / 3  # of sound: a patch is about as long as a sound of speech
+ANCHORED = 64  # windows that say whether a set has anchors
 IN_MEMORY_BYTES = 2**30  # windows on disk that take more stay there while an encoder is trained on them
 
 
@@ -33,16 +35,27 @@ class TrainingSet:
     classes: npt.NDArray[Any] | None  # None without labels
     labels: npt.NDArray[np.int64] | None  # (N,) index into classes
     groups: npt.NDArray[np.int64] | None = None  # (N,) the number of each window's speaker, patient or device
+    records: npt.NDArray[np.int64] | None = None  # (N,) that of its record; None where there are no anchors
 
     @classmethod
-    def of(cls, X: Any, y: Any, groups: Any = None, *, clock: bool, lazy: bool = False) -> TrainingSet:
-        """From what `fit` takes; `clock` reads the anchors of the signals, `lazy` stacks windows when they are used."""
+    def of(
+        cls, X: Any, y: Any, groups: Any = None, *, clock: bool, surroundings: int = 0, lazy: bool = False
+    ) -> TrainingSet:
+        """From what `fit` takes; `clock` reads the anchors of the signals, `lazy` stacks windows when they are used.
+
+        With `surroundings`, windows that have anchors have their relative tempo against so many intervals.
+        """
         signals = signals_of(X)
+        surroundings = surroundings if has_anchors(signals) else 0
         classes, labels = _classes(y, len(signals))
         rate_hz = _common_rate(signals)
         _, numbers = _classes(groups, len(signals), "group")
         signals, channels = _in_one_order(signals)
-        return cls(_windows(signals, clock=clock, lazy=lazy), rate_hz, channels, classes, labels, numbers)
+        records = (
+            _classes([signal.record or signal.id for signal in signals], len(signals))[1] if surroundings else None
+        )
+        windows = _windows(signals, clock=clock, surroundings=surroundings, lazy=lazy)
+        return cls(windows, rate_hz, channels, classes, labels, numbers, records)
 
     def adapted(self, model: ModelConfig) -> ModelConfig:
         """The config with what the windows say: whether channels are bands, and the patches of windows so long."""
@@ -67,6 +80,19 @@ class TrainingSet:
         if choice is None:
             return model, {}
         return replace(model, amplitude=choice.chosen), {"amplitude": choice.as_dict()}
+
+    def chosen_rhythm(
+        self, model: ModelConfig, train: TrainConfig, *, seed: int, device: torch.device, report: Report | None
+    ) -> tuple[ModelConfig, dict[str, Any]]:
+        """The config with the weight of relative tempo that windows of other groups choose, and the evidence."""
+        groups = self.records if self.groups is None else self.groups
+        assert groups is not None
+        labels = None if self.labels is None else torch.from_numpy(self.labels)
+        numbers = labels, torch.from_numpy(groups)
+        choice = choose_rhythm(self.windows, *numbers, model, train, seed=seed, device=device, report=report)
+        if choice is None:
+            return model, {}
+        return choice.applied(model), {"rhythm": choice.as_dict()}
 
     def description(self) -> dict[str, Any]:
         """For the model card, as JSON has it."""
@@ -174,13 +200,18 @@ def _in_one_order(signals: Sequence[Signal]) -> tuple[Sequence[Signal], tuple[st
     return [signal.arranged(first.channels) for signal in signals], first.channels
 
 
-def _windows(signals: Sequence[Signal], *, clock: bool, lazy: bool) -> WindowBatch | LazyWindows:
+def has_anchors(signals: Sequence[Signal]) -> bool:
+    """Whether windows have intervals to tell a tempo by; of many, the first say so."""
+    return any(signal.anchors is not None and len(signal.anchors) > 1 for signal in signals[:ANCHORED])
+
+
+def _windows(signals: Sequence[Signal], *, clock: bool, surroundings: int, lazy: bool) -> WindowBatch | LazyWindows:
     """All windows in memory where they fit into it."""
     if lazy:
         lengths = signals.lengths.tolist() if isinstance(signals, LazySignals) else [one.length for one in signals]
-        return LazyWindows(signals, lengths, clock=clock)
+        return LazyWindows(signals, lengths, clock=clock, surroundings=surroundings)
     if isinstance(signals, LazySignals):
         size = signals.lengths.max() * len(signals) * signals[0].values[0].nbytes
         if size > IN_MEMORY_BYTES:
-            return LazyWindows(signals, signals.lengths.tolist(), clock=clock)
-    return stack(signals, clock=clock)
+            return LazyWindows(signals, signals.lengths.tolist(), clock=clock, surroundings=surroundings)
+    return stack(signals, clock=clock, surroundings=surroundings)

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.arrays import SURROUNDINGS
+from geopatch.data.anchors import detect_anchors
 from geopatch.data.collection import UNKNOWN, Labels, WindowSet
-from geopatch.errors import ConfigError, MissingExtraError, SignalError, at_least, one_of
+from geopatch.errors import ConfigError, SignalError, at_least, one_of
 from geopatch.notebook import table
 from geopatch.signal import Signal, at_hz, channel_text, signal_row
 
@@ -20,7 +22,7 @@ AAMI = {"N": "NLRej", "S": "AaJS", "V": "VE", "F": "F", "Q": "/fQ"}
 NAMING_ORDER = ("V", "S", "F", "Q")
 TARGETS = ("subject", "beat", "rhythm", "rate")
 RATE_BAND_BPM = 10
-ANCHORS = ("annotated", "detected", "none")
+ANCHORS = ("annotated", "detected", "auto", "none")
 RAIL_RUN = 5  # equal samples in a row at the least or greatest value of a channel: the converter was at its limit
 
 
@@ -83,17 +85,19 @@ class Recording:
         return replace(self, signal=replace(self.signal, values=values))
 
     def anchored(self, source: str) -> Recording:
-        """With the anchors of its clock: beats that are annotated, or detected.
+        """With the anchors of its clock: beats that are annotated, or detected; or those annotated, else detected.
 
         A recording without annotated beats keeps the anchors of its signal.
         """
         one_of("anchors", source, ANCHORS)
         if source == "none":
             return replace(self, signal=replace(self.signal, anchors=None))
-        if source == "annotated" and not len(self.beat_samples):
+        if source != "detected" and len(self.beat_samples):
+            return replace(self, signal=replace(self.signal, anchors=self.beat_samples.astype(np.float64)))
+        if source == "annotated" or (source == "auto" and self.signal.anchors is not None):
             return self
-        beats = self.beat_samples if source == "annotated" else detect_beats(self.signal)
-        return replace(self, signal=replace(self.signal, anchors=beats.astype(np.float64)))
+        anchors = detect_anchors(self.signal, ecg=True if len(self.beat_samples) else None)
+        return replace(self, signal=replace(self.signal, anchors=anchors.trusted()))
 
     def band_passed(self, low_hz: float, high_hz: float) -> Recording:
         """Without drift below a band and noise above it. Filtered forwards and backwards, so that nothing moves."""
@@ -108,13 +112,15 @@ class WindowConfig:
     length_s: float = 2.0
     overlap: float = 0.5  # share of a window that the next one repeats
     band_hz: tuple[float, float] | None = None
-    anchors: str = "annotated"  # annotated | detected | none
+    anchors: str = "annotated"  # annotated | detected | auto: annotated, else detected | none
+    surroundings: int = SURROUNDINGS  # anchors that a window keeps from before its start and from after its end
 
     def __post_init__(self) -> None:
         at_least("rate_hz", self.rate_hz, 0.001)
         at_least("length_s * rate_hz", self.length_s * self.rate_hz, 1)
         at_least("overlap", self.overlap, 0)
         at_least("1 - overlap", 1 - self.overlap, 0.01)
+        at_least("surroundings", self.surroundings, 1)
         one_of("anchors", self.anchors, ANCHORS)
 
 
@@ -141,7 +147,7 @@ def cut_windows(
             for start, stop in spans(prepared.signal.length, replace(config, length_s=length_s)):
                 if not observed[start:stop].any():
                     continue  # nothing was measured there
-                windows.append(prepared.signal.window(start, stop, suffix))
+                windows.append(prepared.signal.window(start, stop, suffix, surroundings=config.surroundings))
                 for target, label in targets(prepared, start, stop).items():
                     labels[target].append(label)
     if not windows:
@@ -200,17 +206,6 @@ def saturated(column: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
         for start, stop in edges.reshape(-1, 2):
             at_limit[start:stop] = stop - start >= RAIL_RUN
     return at_limit
-
-
-def detect_beats(signal: Signal) -> Samples:
-    """R peaks in the first channel, by the XQRS detector of the wfdb library."""
-    try:
-        from wfdb.processing import XQRS
-    except ImportError as error:
-        raise MissingExtraError("wfdb", "ecg", "detecting beats") from error
-    detector = XQRS(signal.bridged()[:, 0].astype(np.float64), signal.clock_hz)
-    detector.detect(verbose=False)
-    return np.asarray(detector.qrs_inds, dtype=np.int64)
 
 
 def aami_class(symbols: Labels) -> str:

@@ -52,6 +52,8 @@ class About:
         Samples in the longest training window.
     channels : tuple of str, default=()
         Channel names in the order of the training windows; empty where they had none.
+    rhythm : int, default=0
+        Numbers of relative tempo at the end of each embedding.
     """
 
     encoder: str  # digest of config and weights
@@ -60,6 +62,7 @@ class About:
     rate_hz: float | None  # None: trained on signals whose rate was not known
     length: int  # samples in the longest training window
     channels: tuple[str, ...] = ()
+    rhythm: int = 0
 
     @property
     def clock_hz(self) -> float:
@@ -74,7 +77,10 @@ class About:
         dict
             The fields and the format of the gallery.
         """
-        return {"format": FORMAT, **dataclasses.asdict(self)}
+        fields = dataclasses.asdict(self)
+        if not self.rhythm:
+            del fields["rhythm"]  # versions without relative tempo read these galleries, too
+        return {"format": FORMAT, **fields}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any], place: object) -> About:
@@ -148,4 +154,5 @@ def about_model(model: GeoPatch) -> About:
         rate_hz=model.rate_hz_,
         length=int(model.card_.data["lengths"][1]),
         channels=tuple(getattr(model, "channels_", None) or ()),
+        rhythm=config.rhythm_width,
     )

@@ -126,6 +126,9 @@ BEFORE = {  # what was done before there was such a setting, so that digests sta
     "robust_to": (),
     "patch_budget": 64,
     "bands": False,
+    "clock_share": None,
+    "rhythm": (),
+    "surroundings": 8,
 }
 
 

@@ -29,7 +29,8 @@ FORMAT = 2  # 1 knew the learned half alone
 CONFIG, WEIGHTS, CARD, MOMENTS = "config.json", "weights.safetensors", "README.md", "moments.safetensors"
 LEARNED = "learned."
 OF_KERNELS = ("halves", "kernel_share", "prior_windows", "length")
-LATER = ("patch_budget", "patch_count", "bands")  # settings that came after others; unused ones change no name
+# settings that came after others; unused ones change no name
+LATER = ("patch_budget", "patch_count", "bands", "clock_share", "rhythm", "surroundings")
 
 
 @dataclass(frozen=True)

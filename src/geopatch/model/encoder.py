@@ -13,6 +13,7 @@ from geopatch.config import ModelConfig
 from geopatch.errors import SignalError
 from geopatch.kernels.half import KernelHalf
 from geopatch.model.learned import LearnedHalf, LearnedOutput
+from geopatch.model.rhythm_columns import RhythmColumns
 from geopatch.patches import LazyWindows, PatchBatch, WindowBatch, bare_patches, patchify
 
 FLAT = 1e-6  # a spread below this is none: the channel is constant
@@ -46,9 +47,10 @@ class Encoder(nn.Module):
         self.register_buffer("spread", torch.ones(config.channels))
         self.kernels = KernelHalf(config) if config.has_kernels else None
         self.learned = LearnedHalf(config) if config.is_trained else None
+        self.rhythm = RhythmColumns(config) if config.rhythm else None
 
     def learn_scale(self, windows: WindowBatch | LazyWindows) -> None:
-        """Take level and spread of each channel from training windows.
+        """Take level and spread of each channel, and of relative tempo, from training windows.
 
         Parameters
         ----------
@@ -58,6 +60,8 @@ class Encoder(nn.Module):
         level, spread = level_and_spread(windows)
         self.level.copy_(level)
         self.spread.copy_(spread)
+        if self.rhythm is not None:
+            self.rhythm.learn([part.rhythm for part in windows.parts() if part.rhythm is not None])
 
     def scale(self, windows: WindowBatch) -> WindowBatch:
         """Bring windows to units of the training data.
@@ -138,6 +142,12 @@ class Encoder(nn.Module):
         EncoderOutput
             Embeddings and tokens.
         """
+        output = self._halves(batch)
+        if self.rhythm is None:
+            return output
+        return replace(output, embedding=self.rhythm.beside(output.embedding, batch.windows.rhythm))
+
+    def _halves(self, batch: PatchBatch) -> EncoderOutput:
         if self.learned is None:
             assert self.kernels is not None
             embedding, tokens = self.kernels(batch.windows, batch.scaffold)

@@ -13,6 +13,7 @@ from geopatch.errors import ConfigError
 from geopatch.protocol import Protocol
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import EncodedQuery, Searchable
+from geopatch.search.weighing import probes
 
 
 def shortlists(gallery: Searchable, queries: Sequence[EncodedQuery], options: SearchOptions) -> list[Shortlist]:
@@ -57,7 +58,8 @@ def _nearest_to(
     queries: Sequence[EncodedQuery], gallery: Searchable, options: SearchOptions, where: Filter | None
 ) -> list[Shortlist]:
     if not options.by_tokens:
-        return gallery.shortlist(np.stack([query.embedding for query in queries]), options.depth + 2, where)
+        vectors = probes(np.stack([query.embedding for query in queries]), options.clock, gallery.about.rhythm)
+        return gallery.shortlist(vectors, options.depth + 2, where)
     tokens, valid = (np.stack([getattr(query.tokens, name) for query in queries]) for name in ("tokens", "valid"))
     return gallery.token_shortlist(tokens, valid, options.depth + 2, where)
 

@@ -19,6 +19,7 @@ from geopatch.search.options import SearchOptions
 from geopatch.search.query import TEMPOS
 from geopatch.search.ranking import one_thread
 from geopatch.search.references import reference_signals
+from geopatch.search.weighing import weighed, with_rhythm_of
 
 if TYPE_CHECKING:
     from geopatch.estimator import GeoPatch
@@ -95,7 +96,7 @@ class _Sample:
     encoder: str
     windows: int  # in the gallery
     entries: Entries | None  # without values; None of an empty gallery
-    nulls: dict[tuple[str, float], NullScores] = field(default_factory=dict)  # by scorer and band
+    nulls: dict[tuple[str, float, float | None], NullScores] = field(default_factory=dict)  # by scorer, band, clock
 
 
 class Chances:
@@ -136,7 +137,8 @@ class Chances:
         return self._counts[where]
 
     def _null(self, options: SearchOptions, model: GeoPatch) -> NullScores | None:
-        sample, key = self._refreshed(), (options.ranking.name, options.band if options.ranking.needs_windows else 0.0)
+        band = options.band if options.ranking.needs_windows else 0.0
+        sample, key = self._refreshed(), (options.ranking.name, band, options.clock)
         if key not in sample.nulls and sample.entries is not None:
             scores = self._scores(sample.entries, options, model)
             sample.nulls[key] = NullScores(scores, options.ranking.steepness)
@@ -156,8 +158,9 @@ class Chances:
 
     def _scores(self, entries: Entries, options: SearchOptions, model: GeoPatch) -> Numbers:
         """The scores of reference windows with stored ones (R, N)."""
-        references, scorer = self._encoded(model), options.ranking
-        cosine = references.embedding @ entries.embedding.T
+        references, scorer, width = self._encoded(model), options.ranking, self._engine.about.rhythm
+        unrelated = with_rhythm_of(references.embedding, entries.embedding, width)
+        cosine = weighed(unrelated, options.clock, width) @ weighed(entries.embedding, options.clock, width).T
         with one_thread():
             rows = [
                 scorer.score(cosine[n], references.tokens[n], references.valid[n], entries.tokens, entries.valid)

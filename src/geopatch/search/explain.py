@@ -80,6 +80,8 @@ class Explanation:
         Whether the matches are the steps of one path through query and hit, as those of `aligned` are.
     hit : Hit, optional
         The hit that it explains, to draw both.
+    rhythm : float, default=0.0
+        What relative tempo adds to the cosine; the rest is shape.
     """
 
     scorer: str
@@ -92,6 +94,7 @@ class Explanation:
     tempo: float = 0.0
     ordered: bool = False
     hit: DrawnHit | None = field(default=None, repr=False)
+    rhythm: float = 0.0
 
     def plot(self) -> Figure:
         """Draw the query above, the hit below, and between them what met what.
@@ -120,7 +123,7 @@ class Explanation:
             {"query_s": str(one.query_s), "hit_s": str(one.hit_s), "similarity": one.similarity, "weight": one.weight}
             for one in self.matches
         ]
-        return table(rows, f"{self.scorer} {self.score:.4f}, cosine {self.cosine:.4f}: {self.note}")
+        return table(rows, f"{self.scorer} {self.score:.4f}, {self._cosine_text()}: {self.note}")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them.
@@ -130,7 +133,7 @@ class Explanation:
         dict
             A value for each field; matches as dicts, the path as lists.
         """
-        names = ("scorer", "score", "cosine", "tempo", "token_score", "note", "ordered")
+        names = ("scorer", "score", "cosine", "tempo", "token_score", "note", "ordered", "rhythm")
         plain = {name: getattr(self, name) for name in names}
         matches = [
             {**vars(match), "query_s": list(match.query_s), "hit_s": list(match.hit_s)} for match in self.matches
@@ -139,11 +142,15 @@ class Explanation:
 
     def __str__(self) -> str:
         warp = f", query warped by {self.tempo:+g}" if self.tempo else ""
-        lines = [f"{self.scorer} {self.score:.4f}, cosine {self.cosine:.4f}{warp}: {self.note}"]
+        lines = [f"{self.scorer} {self.score:.4f}, {self._cosine_text()}{warp}: {self.note}"]
         for match in self.matches:
             query, hit = (f"{start:.2f}-{stop:.2f} s" for start, stop in (match.query_s, match.hit_s))
             lines.append(f"query {query} ~ hit {hit}  similarity {match.similarity:.3f}  weight {match.weight:.3f}")
         return "\n".join(lines)
+
+    def _cosine_text(self) -> str:
+        parts = f" (shape {self.cosine - self.rhythm:.4f}, rhythm {self.rhythm:.4f})" if self.rhythm else ""
+        return f"cosine {self.cosine:.4f}{parts}"
 
 
 def explain_tokens(scorer: str, query: Tokens, hit: Tokens) -> tuple[float, tuple[Match, ...]]:

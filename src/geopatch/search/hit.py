@@ -73,6 +73,8 @@ class Hit:
         The correlation of its values with the query stretched onto them, at most 1; None where it is not known.
     segment : Signal, optional
         The values from `start_s` to `stop_s`, where these are not those of the window.
+    rhythm : float, default=0.0
+        What relative tempo adds to the cosine; the rest is shape.
     """
 
     id: str
@@ -94,6 +96,7 @@ class Hit:
     window_stop_s: float | None = None
     fit: float | None = None
     segment: Signal | None = field(default=None, compare=False)
+    rhythm: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in (("window_start_s", self.start_s), ("window_stop_s", self.stop_s)):
@@ -159,6 +162,7 @@ class Hit:
             self.tempo,
             scorer.ordered,
             self,
+            self.rhythm,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -170,7 +174,7 @@ class Hit:
             A value for each field but the evidence.
         """
         place = ("start_s", "stop_s", "speed", "fit", "window_start_s", "window_stop_s")
-        names = ("rank", "id", "record", *place, "score", "chance", "scorer", "cosine", "tempo")
+        names = ("rank", "id", "record", *place, "score", "chance", "scorer", "cosine", "tempo", "rhythm")
         certificate = None if self.certificate is None else vars(self.certificate)
         plain = {name: getattr(self, name) for name in names}
         when = None if self.start_time is None else self.start_time.isoformat()

@@ -68,6 +68,9 @@ class SearchOptions:
         searches for something that is not there. Needs the model.
     band : float, default=0.1
         How far a dtw path may leave the diagonal, as a share of the longer signal.
+    clock : float, optional
+        Shape or rhythm: the share, from 0 to 1, that relative tempo has in the cosine of the embeddings; by default as
+        the fit chose it. Needs a model that was fitted on windows with anchors.
     certify : bool, default=False
         Say of each hit how far embeddings may drift before it leaves the top `k`.
     tempos : bool, default=False
@@ -98,6 +101,7 @@ class SearchOptions:
     min_score: float | None = _option(None, "Leave out hits that score less.")
     max_chance: float | None = _option(None, "Leave out hits that more windows would be as near as by chance.", low=0)
     band: float = _option(BAND, "How far a dtw path may leave the diagonal, as a share of the longer signal.", low=0)
+    clock: float | None = _option(None, "Share of the cosine that relative tempo has, from 0 to 1.", low=0)
     certify: bool = _option(False, "Say of each hit how far embeddings may drift before it leaves the top k.")
     tempos: bool = _option(False, "Search the query a little faster and slower too; takes three times as long.")
     windows: bool = _option(True, "Let hits bring their values.")
@@ -111,6 +115,8 @@ class SearchOptions:
             one_of("scorer", self.scorer, scorer_names())
         if self.min_score is not None and math.isnan(self.min_score):
             raise ConfigError("min_score must be a number, got nan")
+        if self.clock is not None and not self.clock <= 1:
+            raise ConfigError(f"clock must lie within 0 and 1, got {self.clock}")
         if self.depth < self.k:
             raise ConfigError(f"shortlist must be at least k = {self.k}, got {self.shortlist}")
         _ = self.filter, self.rule  # a filter or protocol that cannot be read is refused here, before any work

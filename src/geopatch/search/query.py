@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.arrays import anchors_around
 from geopatch.data.front_end import FrontEnd
 from geopatch.engines.about import About, about_model
 from geopatch.engines.engine import Info, Record, Shortlist
@@ -268,7 +269,7 @@ def _joined(span: Span, windows: Iterable[Signal | None]) -> Signal:
 
 
 def _joined_anchors(windows: Sequence[Signal], start_s: float, length: int) -> npt.NDArray[np.float64] | None:
-    """The anchors of all windows in samples of the span, each once, and one more on either side of it."""
+    """The anchors of all windows in samples of the span, each once, with those of its surroundings."""
     shifted = [
         window.anchors + (window.start_s - start_s) * window.clock_hz
         for window in windows
@@ -277,9 +278,7 @@ def _joined_anchors(windows: Sequence[Signal], start_s: float, length: int) -> n
     if not shifted:
         return None
     anchors = np.unique(np.concatenate(shifted).round(ANCHOR_DIGITS))
-    first, last = np.searchsorted(anchors, [0, length])
-    around: npt.NDArray[np.float64] = anchors[max(first - 1, 0) : last + 1]
-    return around
+    return anchors_around(anchors, 0, length)
 
 
 def encode_windows(gallery: Searchable, signals: Sequence[Signal], model: GeoPatch | None) -> list[EncodedQuery]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,6 +21,7 @@ from geopatch.search.explain import Tokens
 from geopatch.search.hit import Evidence, Hit
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import EncodedQuery
+from geopatch.search.weighing import rhythm_cosines, weighed
 from geopatch.signal import Signal
 
 if TYPE_CHECKING:
@@ -43,11 +44,12 @@ class Ranking:
     tempo: Rows  # (N,) which of the query's tempos scored best; cosine and score are its
     cosine: Numbers  # (N,)
     score: Numbers  # (N,)
+    rhythm: Numbers  # (N,) what relative tempo adds to the cosine
     near_cosine: Numbers  # (M,) the best cosine of each entry of the shortlist, in its order
 
     def taken(self, order: Rows) -> Ranking:
         """The same candidates in another order."""
-        columns = {name: getattr(self, name)[order] for name in ("rows", "tempo", "cosine", "score")}
+        columns = {name: getattr(self, name)[order] for name in ("rows", "tempo", "cosine", "score", "rhythm")}
         return replace(self, **columns)
 
     @property
@@ -57,28 +59,35 @@ class Ranking:
 
 
 def rank(
-    query: EncodedQuery, near: Shortlist, entries: Entries, options: SearchOptions, encoder: Encoder | None
+    query: EncodedQuery,
+    near: Shortlist,
+    entries: Entries,
+    options: SearchOptions,
+    encoder: Encoder | None,
+    width: int = 0,
 ) -> Ranking:
     """The shortlist in the order of the scorer, by the best tempo; equal scores in the order of their ids.
 
     Cosines are computed here once more than by the engine, in float64: engines give those of the tempo that brought an
-    entry in, and some round; scores and certificates need them of every tempo and to the last digits.
+    entry in, and some round; scores and certificates need them of every tempo and to the last digits. The last `width`
+    numbers of an embedding are relative tempo.
     """
     rows = np.asarray([entries.places[id] for id in near.ids], dtype=np.intp)
-    cosines = _cosines([one.embedding for one in query.tempos], entries.embedding[rows])  # (tempos, M)
+    queries = weighed(np.stack([one.embedding for one in query.tempos]), options.clock, width).astype(np.float64)
+    vectors = weighed(entries.embedding[rows], options.clock, width).astype(np.float64)
+    cosines, by_rhythm = _cosines(queries, vectors), rhythm_cosines(queries, vectors, width)  # (tempos, M)
     best_cosine, rows, cosines = cosines.max(0, initial=-1.0), rows[: options.depth], cosines[:, : options.depth]
     scores = _scores(query, cosines, entries, rows, options, encoder)  # (tempos, N)
     tempo, every = scores.argmax(0), np.arange(len(rows))
-    cosine, score = cosines[tempo, every], scores[tempo, every]
+    cosine, score, rhythm = (of_tempos[tempo, every] for of_tempos in (cosines, scores, by_rhythm[:, : len(rows)]))
     order = sorted(range(len(rows)), key=lambda n: (-float(score[n]), entries.ids[rows[n]]))
-    return Ranking(query, entries, rows[order], tempo[order], cosine[order], score[order], best_cosine)
+    return Ranking(query, entries, rows[order], tempo[order], cosine[order], score[order], rhythm[order], best_cosine)
 
 
-def _cosines(queries: Sequence[npt.NDArray[np.float32]], candidates: npt.NDArray[np.float32]) -> Numbers:
+def _cosines(queries: Numbers, vectors: Numbers) -> Numbers:
     """Of every query with every candidate (Q, N). Each by itself: equal vectors have equal cosines to the last bit."""
-    first, vectors = np.stack(queries).astype(np.float64), candidates.astype(np.float64)
-    lengths = np.linalg.norm(first, axis=1)[:, None] * np.linalg.norm(vectors, axis=1)
-    cosines: Numbers = np.einsum("qd,nd->qn", first, vectors) / lengths
+    lengths = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(vectors, axis=1)
+    cosines: Numbers = np.einsum("qd,nd->qn", queries, vectors) / lengths
     return cosines
 
 
@@ -204,6 +213,7 @@ def _hit(
         window_stop_s=float(entries.stop_s[row]),
         fit=placed.fit,
         segment=placed.segment,
+        rhythm=float(ranking.rhythm[n]),
     )
 
 

@@ -32,6 +32,7 @@ from geopatch.search.query import (
     model_of,
 )
 from geopatch.search.ranking import Certify, Ranking, hits_of, rank
+from geopatch.search.weighing import check_clock
 from geopatch.signal import Signal, are_bands
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def with_one_encoder(gallery: Searchable, work: Callable[[], T]) -> T:
 def _search_chunk(
     gallery: Measured, queries: Sequence[Query | EncodedQuery], options: SearchOptions, model: GeoPatch | None
 ) -> list[Hits]:
+    check_clock(options.clock, gallery.about)
     encoder, encoded, levels = gallery.about.encoder, encode_queries(gallery, queries, model), _levels(gallery)
     notes = [() if levels is None else levels.check(duration_of(query)) for query in encoded]
     results: dict[int, list[Hit]] = {}
@@ -182,7 +184,8 @@ def _ranked(
         raise GalleryError("the gallery was refitted during the search; search again")
     used = _model_at_hand(gallery, queries, options, model)
     encoder = None if used is None else used.encoder_
-    rankings = [rank(query, one, entries, options, encoder) for query, one in zip(queries, near, strict=True)]
+    rhythm = gallery.about.rhythm
+    rankings = [rank(query, one, entries, options, encoder, rhythm) for query, one in zip(queries, near, strict=True)]
     return _Rankings(rankings, near, gallery.chances.measure(options, used), encoder)
 
 
@@ -204,6 +207,8 @@ def _model_at_hand(
 
 def _certify(ranking: Ranking, near: Shortlist, options: SearchOptions, indexed: int, levels: Levels | None) -> Certify:
     doubt = "" if options.by_tokens else cosine_doubt(ranking.near_cosine, near, indexed)
+    if options.clock is not None:
+        doubt = "with clock, candidates are ranked by other weights than those they were looked up by"
     cosine = dict(zip(near.ids, ranking.near_cosine.tolist(), strict=True))
     return Certifier(options, cosine, ranking.scores, doubt, levels is not None).certify
 

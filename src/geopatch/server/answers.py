@@ -103,6 +103,7 @@ class ExplanationOut(BaseModel):
     token_score: float | None
     note: str
     ordered: bool
+    rhythm: float
     matches: list[MatchOut]
     path_s: list[list[float]] | None
 
@@ -142,6 +143,7 @@ class HitOut(WindowOut):
     scorer: str
     cosine: float
     tempo: float
+    rhythm: float
     certificate: CertificateOut | None
     explanation: ExplanationOut | None
 

@@ -95,7 +95,7 @@ JSON_TYPES: dict[str, Any] = {
     "shortlist": Annotated[int, Field(ge=1, le=1_000)] | FromTokens | None,
 }
 JSON_DEFAULTS = {"windows": False}  # values make an answer a hundred times larger
-HIGH = {"k": 1_000, "band": 1.0}
+HIGH = {"k": 1_000, "band": 1.0, "clock": 1.0}
 
 
 def _option_fields() -> dict[str, Any]:

@@ -7,7 +7,7 @@ are fitted in seconds, are judged by them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +19,9 @@ from geopatch.model.encoder import Encoder
 from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.train.closed_form import fit_kernels
 from geopatch.train.fit import fitting_config
+from geopatch.train.folds import Fold, class_mean, group_folds
 
 TREATMENTS = ("keep", "zscore")
-FOLDS = 3
-TRAIN_WINDOWS, QUERIES, CANDIDATES = 600, 400, 2000  # of a fold, at most
 VIEWS = 4_000  # of a fit: it only has to compare
 
 Report = Callable[[int], None]
@@ -87,7 +86,7 @@ def choose_amplitude(
     AmplitudeChoice or None
         None where there is nothing to judge by: fewer than two groups, or no query with a right candidate.
     """
-    folds = list(_folds(labels, groups, seed))
+    folds = list(group_folds(labels, groups, seed))
     hits: dict[str, list[Tensor]] = {treatment: [] for treatment in TREATMENTS}
     classes, seen = [], 0
     for fold in folds:
@@ -101,59 +100,17 @@ def choose_amplitude(
     if not classes:
         return None
     query_labels = torch.cat(classes)
-    recall = {name: _class_mean(torch.cat(part), query_labels) for name, part in hits.items()}
+    recall = {name: class_mean(torch.cat(part), query_labels) for name, part in hits.items()}
     chosen = max(TREATMENTS, key=lambda name: recall[name])  # of equal ones the first
     count = len(groups.unique())
     return AmplitudeChoice(chosen, count, len(folds), len(query_labels), folds[0].across, recall)
-
-
-@dataclass(frozen=True, eq=False)
-class _Fold:
-    """Numbers of the windows that fit, ask and are searched, and which of them count and are right (Q, N)."""
-
-    train: Tensor
-    queries: Tensor
-    candidates: Tensor
-    allowed: Tensor
-    right: Tensor
-    across: bool
-
-
-def _folds(labels: Tensor, groups: Tensor, seed: int) -> Iterator[_Fold]:
-    generator = torch.Generator().manual_seed(seed)
-    known = groups.unique()
-    known = known[torch.randperm(len(known), generator=generator)]
-    across = _shared(labels, groups)
-    for left in known.chunk(min(FOLDS, len(known))) if len(known) > 1 else ():
-        out = torch.isin(groups, left)
-        train = _drawn((~out).nonzero().squeeze(1), TRAIN_WINDOWS, generator)
-        queries = _drawn(out.nonzero().squeeze(1), QUERIES, generator)
-        others = torch.arange(len(groups)) if across else out.nonzero().squeeze(1)
-        candidates = _drawn(others, CANDIDATES, generator)
-        allowed = queries[:, None] != candidates
-        if across:
-            allowed &= groups[queries][:, None] != groups[candidates]
-        right = allowed & (labels[queries][:, None] == labels[candidates])
-        answerable = right.any(1)
-        if answerable.any():
-            yield _Fold(train, queries[answerable], candidates, allowed[answerable], right[answerable], across)
-
-
-def _shared(labels: Tensor, groups: Tensor) -> bool:
-    """Whether a label occurs in more than one group."""
-    pairs = torch.stack([labels, groups], 1).unique(dim=0)
-    return len(pairs) > len(labels.unique())
-
-
-def _drawn(members: Tensor, most: int, generator: torch.Generator) -> Tensor:
-    return members[torch.randperm(len(members), generator=generator)[:most]].sort().values
 
 
 @torch.inference_mode()
 def _hits(
     windows: WindowBatch | LazyWindows,
     labels: Tensor,
-    fold: _Fold,
+    fold: Fold,
     config: ModelConfig,
     train: TrainConfig,
     seed: int,
@@ -172,7 +129,3 @@ def _hits(
     )
     best = (queries @ candidates.mT).masked_fill(~fold.allowed, -torch.inf).argmax(1)
     return fold.right.gather(1, best[:, None]).squeeze(1)
-
-
-def _class_mean(hits: Tensor, labels: Tensor) -> float:
-    return float(torch.stack([hits[labels == label].double().mean() for label in labels.unique()]).mean())

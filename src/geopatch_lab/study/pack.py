@@ -28,7 +28,7 @@ from geopatch.signal import Signal
 from geopatch.storage import atomic_file
 from geopatch_lab.study.sets import POOL, SPEECH, Thinning
 
-FORMAT = 1
+FORMAT = 2  # 1 had no anchors
 LEVELS = 65534  # of an int16, one kept for what was not measured
 MISSING = -32768
 BAND_HZ = (0.5, 40.0)  # NSTDB has another zero than MITDB, on which it is trained; the band takes the level away
@@ -196,8 +196,17 @@ def _columns(windows: WindowSet) -> Arrays:
         "ids": np.asarray([signal.id for signal in signals]),
         "records": np.asarray([signal.record for signal in signals]),
         "start_s": np.asarray([signal.start_s for signal in signals]),
+        **_anchors(signals),
         **{f"target_{name}": labels for name, labels in windows.targets.items()},
     }
+
+
+def _anchors(signals: Sequence[Signal]) -> Arrays:
+    """Those of all windows one after the other, and how many each has; nothing where a window has none."""
+    own = [signal.anchors for signal in signals if signal.anchors is not None]
+    if len(own) < len(signals):
+        return {}
+    return {"anchors": np.concatenate(own).astype(np.float32), "anchor_counts": np.asarray([len(one) for one in own])}
 
 
 def read_pack(folder: Path, name: str, target: str) -> Task:
@@ -227,11 +236,21 @@ def _side(arrays: Mapping[str, npt.NDArray[Any]], name: str, side: str) -> Windo
     values[levels == MISSING] = np.nan
     stops = np.cumsum(arrays[f"{side}_lengths"])
     columns = [arrays[f"{side}_{column}"].tolist() for column in ("ids", "records", "start_s")]
-    rate_hz = float(arrays["rate_hz"])
+    rate_hz, marks = float(arrays["rate_hz"]), _marks(arrays, side, len(stops))
     signals = [
-        Signal(values[stop - length : stop], id=id, rate_hz=rate_hz, record=record, start_s=start_s)
-        for stop, length, id, record, start_s in zip(stops, arrays[f"{side}_lengths"], *columns, strict=True)
+        Signal(values[stop - length : stop], id=id, rate_hz=rate_hz, record=record, start_s=start_s, anchors=own)
+        for stop, length, id, record, start_s, own in zip(
+            stops, arrays[f"{side}_lengths"], *columns, marks, strict=True
+        )
     ]
     prefix = f"{side}_target_"
     targets = {key.removeprefix(prefix): labels for key, labels in arrays.items() if key.startswith(prefix)}
     return WindowSet(name, tuple(signals), targets)
+
+
+def _marks(arrays: Mapping[str, npt.NDArray[Any]], side: str, count: int) -> list[npt.NDArray[np.float64] | None]:
+    """The anchors of each window, where the pack has them."""
+    if f"{side}_anchors" not in arrays:
+        return [None] * count
+    stops = np.cumsum(arrays[f"{side}_anchor_counts"])[:-1]
+    return list(np.split(arrays[f"{side}_anchors"].astype(np.float64), stops))
