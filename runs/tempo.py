@@ -7,6 +7,7 @@ scikit-learn measures. A run that was stopped goes on where it was.
     python runs/tempo.py --packs packs --rows results/tempo.jsonl --seeds 3 --presets instant --device cpu
     python runs/tempo.py --packs packs --rows results/tempo.jsonl --seeds 3 --presets default --device cuda
     python runs/tempo.py --rows results/tempo.jsonl --table
+    python runs/tempo.py --draw data
 
 Trained on the DS1 patients, whose labels and records choose what counts; measured on those of DS2. `without` is the
 same fit with clock_share=0.
@@ -21,11 +22,12 @@ from statistics import mean, stdev
 
 import numpy as np
 
-from geopatch.config import PRESETS
+from geopatch.config import PRESETS, RHYTHM
 from geopatch.estimator import GeoPatch
 from geopatch.evaluate import Row, append_rows, evaluate, read_rows, train
 from geopatch.evaluate.task import thinned
 from geopatch.protocol import Protocol
+from geopatch.rhythm import rhythm
 from geopatch_lab.study.pack import read_pack, write_pack
 
 SOURCES = {"mitdb": "annotated", "mitdb-detected": "detected"}
@@ -37,6 +39,7 @@ PROTOCOLS = {
     "subject": ("strict-nonoverlap", "standard"),
 }
 TRAIN_PER_RECORD, TEST_PER_RECORD = 300, 200
+RECORD, BEATS, REACH_S = "202", {"normal": 525.0, "supraventricular": 1123.0, "ventricular": 227.0}, 6.0
 SHARES = {"with": None, "without": 0.0}
 
 
@@ -81,6 +84,44 @@ def fit_and_search(
         append_rows(arguments.rows, rows)
         for row in rows:
             print(f"  {protocol}, {row.stress}, {row.scorer}: {scores_text(row)}", flush=True)
+
+
+def draw(root: Path, path: Path) -> None:
+    """Three windows of one patient, with what their clock says above each."""
+    from geopatch.data.physionet import read_wfdb
+    from geopatch.plot.canvas import pyplot, save, tidy
+
+    signal = read_wfdb(root / "mitdb" / RECORD).anchored("annotated").signal.at_rate(128.0)
+    figure, axes = pyplot().subplots(6, 1, figsize=(9, 8), sharex=True, height_ratios=[1, 2] * 3)
+    for row, (beat, start_s) in enumerate(BEATS.items()):
+        above, below = axes[2 * row], axes[2 * row + 1]
+        window = signal.window(round(start_s * 128), round((start_s + 2) * 128))
+        assert window.anchors is not None
+        start, stop = window.anchors[:-1] / 128, window.anchors[1:] / 128
+        columns = rhythm([window.anchors], [window.length], 8)[0]
+        relative = np.log2(np.diff(window.anchors)) - columns[RHYTHM.index("surroundings")] / np.log(2)
+        own = (stop >= 0) & (stop < 2)
+        for colour, chosen in (("0.75", ~own), ("C3", own)):
+            above.bar(
+                start[chosen], relative[chosen], (stop - start)[chosen], align="edge", color=colour, edgecolor="w"
+            )
+        above.axhline(0, color="0.4", linewidth=0.8)
+        numbers = ", ".join(f"{name} {columns[RHYTHM.index(name)]:+.2f}" for name in ("shortest", "fall", "rise"))
+        above.set(ylim=(-1.3, 0.9), yticks=[-1, 0], yticklabels=["half", "median"])
+        above.set_title(f"{beat}: {numbers}", fontsize=9, loc="left")
+        first, last = round((start_s - REACH_S) * 128), round((start_s + 2 + REACH_S) * 128)
+        time_s = np.arange(first, last) / 128 - start_s
+        below.axvspan(0, 2, color="0.93")
+        below.plot(time_s, signal.values[first:last, 0], color="0.6", linewidth=0.7)
+        inside = (time_s >= 0) & (time_s < 2)
+        below.plot(time_s[inside], signal.values[first:last, 0][inside], color="C0", linewidth=1.0)
+        below.plot(window.anchors / 128, np.full(len(window.anchors), signal.values[first:last, 0].min()), "k|", ms=5)
+        below.set(ylabel="mV", xlim=(-REACH_S, 2 + REACH_S))
+        tidy(above)
+        tidy(below)
+    axes[-1].set_xlabel("seconds from the start of the window (grey: the window; below: anchors)", fontsize=9)
+    figure.tight_layout()
+    save(figure, path)
 
 
 def scores_text(row: Row) -> str:
@@ -130,10 +171,13 @@ if __name__ == "__main__":
     parser.add_argument("--presets", nargs="+", default=["instant"], choices=list(PRESETS))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--draw", type=Path)
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     if arguments.prepare:
         prepare(arguments.prepare, arguments.packs)
+    elif arguments.draw:
+        draw(arguments.draw, Path("docs/tempo.png"))
     elif arguments.table:
         print(table(rows_of(arguments.rows)))
     else:

@@ -19,6 +19,7 @@ DESCRIPTORS: dict[str, int] = {  # name -> columns it takes
     "length": 1,
     "global": 2,
 }
+TEMPO_COLUMNS = 3  # of the descriptor "tempo", which `fit` adds where relative tempo counts
 RHYTHM = (  # relative tempo: names of its columns, see `rhythm`; the last two are in units of time
     *("shortest", "longest", "fall", "rise", "spread", "change", "alternation"),
     *("tempo", "surroundings"),
@@ -82,8 +83,8 @@ class PatchConfig:
         Samples between the starts of two patches; by default patches are spread over the window.
     boundaries : {"fixed", "adaptive", "random"}, default="fixed"
         Where patches lie: evenly, where the signal bends, or by chance.
-    descriptors : tuple of str, default=all of them
-        Geometry of a patch that conditions its token.
+    descriptors : tuple of str, default=all but "tempo"
+        Geometry of a patch that conditions its token. "tempo" is that of its anchors beside those round the window.
     geometry_source : {"values", "clock"}, default="values"
         What geometry is measured on: the values, or the clock that a signal's anchors give.
     curvature_channel : bool, default=False
@@ -97,7 +98,7 @@ class PatchConfig:
     stride: int | None = setting(None, "Samples between two patches; by default spread over the window.", low=1)
     boundaries: str = setting("fixed", "Where patches lie.", choices=("fixed", "adaptive", "random"))
     descriptors: tuple[str, ...] = setting(
-        tuple(DESCRIPTORS), "Geometry of a patch that conditions its token.", choices=tuple(DESCRIPTORS)
+        tuple(DESCRIPTORS), "Geometry of a patch that conditions its token.", choices=(*DESCRIPTORS, "tempo")
     )
     geometry_source: str = setting(
         "values", "What geometry is measured on; the clock needs signals with anchors.", choices=("values", "clock")
@@ -151,8 +152,8 @@ class ModelConfig(PatchConfig):
         Samples between the starts of two patches; by default patches are spread over the window.
     boundaries : {"fixed", "adaptive", "random"}, default="fixed"
         Where patches lie: evenly, where the signal bends, or by chance.
-    descriptors : tuple of str, default=all of them
-        Geometry of a patch that conditions its token.
+    descriptors : tuple of str, default=all but "tempo"
+        Geometry of a patch that conditions its token. "tempo" is that of its anchors beside those round the window.
     geometry_source : {"values", "clock"}, default="values"
         What geometry is measured on: the values, or the clock that a signal's anchors give.
     curvature_channel : bool, default=False
@@ -294,7 +295,8 @@ class ModelConfig(PatchConfig):
     def descriptor_columns(self) -> int:
         """Columns of the geometry of a patch."""
         level_and_scale = 2 * self.channels if self.amplitude == "both" else 0
-        return sum(DESCRIPTORS[name] for name in self.descriptors) + level_and_scale
+        columns = {**DESCRIPTORS, "tempo": TEMPO_COLUMNS}
+        return sum(columns[name] for name in self.descriptors) + level_and_scale
 
     @property
     def stem_channels(self) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from geopatch.config import DESCRIPTORS
+from geopatch.config import TEMPO_COLUMNS
 from geopatch.scaffold import Scaffold
 
 EPSILON = 1e-6
@@ -79,9 +79,19 @@ def residual_norms(residual: Tensor, weights: Tensor) -> Tensor:
 
 
 def geometry(
-    source: Tensor, confidence: Tensor, scaffold: Scaffold, motion: Motion, names: tuple[str, ...], *, clock: bool
+    source: Tensor,
+    confidence: Tensor,
+    scaffold: Scaffold,
+    motion: Motion,
+    names: tuple[str, ...],
+    *,
+    clock: bool,
+    tempo: Tensor | None = None,
 ) -> Geometry:
-    """Descriptors of every patch, multiplied by its validity so that padding is no signal."""
+    """Descriptors of every patch, multiplied by its validity so that padding is no signal.
+
+    `tempo` (B, T, TEMPO_COLUMNS) is relative tempo at every sample, for the descriptor of that name.
+    """
     weights = _patch_view(confidence, scaffold) * scaffold.inside  # (B, K, L)
     views = _at(source, scaffold.positions.flatten(1)).unflatten(1, scaffold.positions.shape[1:])  # (B, K, L, C)
     residual = local_residual(views, weights) if clock else affine_residual(views, weights)[0]
@@ -99,8 +109,9 @@ def geometry(
         "index": lambda: _index(scaffold),
         "length": lambda: scaffold.inside.sum(-1) / scaffold.lengths[:, None],
         "global": lambda: _window_means(motion, confidence, scaffold),
+        "tempo": lambda: _patch_tempo(tempo, source, scaffold),
     }
-    chosen = [columns[name]().reshape(*scaffold.valid.shape, DESCRIPTORS[name]) for name in names]
+    chosen = [columns[name]().reshape(*scaffold.valid.shape, -1) for name in names]
     empty = source.new_zeros((*scaffold.valid.shape, 0))
     descriptors = torch.cat([empty, *chosen], dim=-1)
     return Geometry(descriptors * scaffold.valid[..., None], evidence * scaffold.valid[..., None])
@@ -118,6 +129,15 @@ def _patch_view(track: Tensor, scaffold: Scaffold) -> Tensor:
 
 def _patch_mean(track: Tensor, weights: Tensor, scaffold: Scaffold) -> Tensor:
     return (_patch_view(track, scaffold) * weights).sum(-1) / weights.sum(-1).clamp(min=EPSILON)  # (B, K)
+
+
+def _patch_tempo(tempo: Tensor | None, source: Tensor, scaffold: Scaffold) -> Tensor:
+    """Means of relative tempo over the patches (B, K, TEMPO_COLUMNS); 0 where no window has any."""
+    if tempo is None:
+        return source.new_zeros((*scaffold.valid.shape, TEMPO_COLUMNS))
+    inside = scaffold.inside[..., None]  # (B, K, L, 1)
+    views = _at(tempo, scaffold.positions.flatten(1)).unflatten(1, scaffold.positions.shape[1:])
+    return (views * inside).sum(2) / inside.sum(2).clamp(min=1)
 
 
 def _index(scaffold: Scaffold) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from geopatch.clock import clock_from_anchors
 from geopatch.config import PatchConfig
 from geopatch.errors import SignalError
 from geopatch.geometry import Geometry, geometry, motion
-from geopatch.rhythm import rhythm
+from geopatch.rhythm import rhythm, tempo_track
 from geopatch.scaffold import Scaffold, adaptive_scaffold, fixed_scaffold, random_scaffold
 from geopatch.signal import Signal
 
@@ -32,6 +32,7 @@ class WindowBatch:
     clock: Tensor | None = None  # (B, T) canonical time of each sample
     padded: bool = True  # False: every window has T samples, and what only serves padding is left out
     rhythm: Tensor | None = None  # (B, W) relative tempo, NaN where it is not known
+    tempo: Tensor | None = None  # (B, T, TEMPO_COLUMNS) the same at every sample, 0 where it is not known
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
@@ -55,21 +56,23 @@ class WindowBatch:
         return self.inside if self.padded else None
 
     def to(self, device: torch.device | str) -> WindowBatch:
-        clock = None if self.clock is None else self.clock.to(device)
-        values, confidence, lengths = (part.to(device) for part in (self.values, self.confidence, self.lengths))
-        rhythm = None if self.rhythm is None else self.rhythm.to(device)
-        return WindowBatch(values, confidence, lengths, clock, self.padded, rhythm)
+        return self._mapped(lambda part: part.to(device))
 
     def rows(self, index: Tensor | slice) -> WindowBatch:
-        clock = None if self.clock is None else self.clock[index]
-        rhythm = None if self.rhythm is None else self.rhythm[index]
-        return WindowBatch(self.values[index], self.confidence[index], self.lengths[index], clock, self.padded, rhythm)
+        return self._mapped(lambda part: part[index])
 
     def trimmed(self) -> WindowBatch:
         """The same windows without the samples that lie past the end of every one of them."""
         longest = int(self.lengths.max())
-        clock = None if self.clock is None else self.clock[:, :longest]
-        return replace(self, values=self.values[:, :longest], confidence=self.confidence[:, :longest], clock=clock)
+        clock, tempo = (None if track is None else track[:, :longest] for track in (self.clock, self.tempo))
+        values, confidence = self.values[:, :longest], self.confidence[:, :longest]
+        return replace(self, values=values, confidence=confidence, clock=clock, tempo=tempo)
+
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> WindowBatch:
+        values, confidence, lengths = (change(part) for part in (self.values, self.confidence, self.lengths))
+        known = (None if part is None else change(part) for part in (self.clock, self.rhythm, self.tempo))
+        clock, rhythm, tempo = known
+        return WindowBatch(values, confidence, lengths, clock, self.padded, rhythm, tempo)
 
 
 class LazyWindows:
@@ -136,8 +139,9 @@ def stack(
     padded = bool((lengths < raw.shape[1]).any())
     windows = WindowBatch(fill_gaps(raw, lengths), confidence, lengths, padded=padded)
     if surroundings:
-        columns = rhythm([signal.anchors for signal in signals], lengths.tolist(), surroundings)
-        windows = replace(windows, rhythm=torch.from_numpy(columns).float())
+        marks = [signal.anchors for signal in signals], lengths.tolist(), surroundings
+        columns, track = torch.from_numpy(rhythm(*marks)).float(), torch.from_numpy(tempo_track(*marks, longest))
+        windows = replace(windows, rhythm=columns, tempo=track)
     return _clocked(windows, signals) if clock else windows
 
 
@@ -194,7 +198,9 @@ def patchify(windows: WindowBatch, config: PatchConfig) -> PatchBatch:
         scaffold = random_scaffold(windows.lengths, *size)
     else:
         scaffold = fixed_scaffold(windows.lengths, *size, stride=config.stride)
-    described = geometry(source, windows.confidence, scaffold, moves, config.descriptors, clock=clock)
+    described = geometry(
+        source, windows.confidence, scaffold, moves, config.descriptors, clock=clock, tempo=windows.tempo
+    )
     if config.curvature_channel:
         extra = moves.curvature.log1p()[..., None]
         windows = replace(windows, values=torch.cat([windows.values, extra], dim=2))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.arrays import Anchors
-from geopatch.config import RHYTHM
+from geopatch.config import RHYTHM, TEMPO_COLUMNS
 
 Columns = npt.NDArray[np.float64]  # (B, len(RHYTHM))
 Mask = npt.NDArray[np.bool_]
@@ -50,9 +50,8 @@ def rhythm(anchors: Sequence[Anchors | None], lengths: Sequence[int], surroundin
         in samples.
     """
     intervals, touching, own, around = _intervals(anchors, np.asarray(lengths), surroundings)
+    logs = _known_logs(intervals, around)
     with np.errstate(invalid="ignore", divide="ignore"):
-        logs = np.log(np.where(around, intervals, np.nan))
-        logs = np.where(logs - _median(logs)[:, None] > np.log(GAP), np.nan, logs)
         median, steps = _median(logs), np.diff(logs, axis=1)
         ends = np.where(own, logs, np.nan)
         columns = {
@@ -69,6 +68,35 @@ def rhythm(anchors: Sequence[Anchors | None], lengths: Sequence[int], surroundin
     near, enough = ~np.isnan(ends).all(1), (~np.isnan(logs)).sum(1) >= LEAST_INTERVALS
     known = [near if name in LEVEL else near & enough for name in RHYTHM]
     return np.where(np.stack(known, axis=1), np.stack([columns[name] for name in RHYTHM], axis=1), np.nan)
+
+
+def tempo_track(
+    anchors: Sequence[Anchors | None], lengths: Sequence[int], surroundings: int, samples: int
+) -> npt.NDArray[np.float32]:
+    """Relative tempo at every sample (B, samples, TEMPO_COLUMNS): of the interval that it lies in.
+
+    Its log over the median of the surroundings, the step from the interval before it, and 1 where both are known; 0
+    where nothing is.
+    """
+    intervals, _, _, around = _intervals(anchors, np.asarray(lengths), surroundings)
+    logs = _known_logs(intervals, around)
+    relative, steps = logs - _median(logs)[:, None], np.diff(logs, axis=1, prepend=np.nan)
+    known = ~np.isnan(relative) & ~np.isnan(steps)
+    columns = np.stack([np.where(known, relative, 0.0), np.where(known, steps, 0.0), known], axis=-1)
+    columns = np.concatenate([columns, np.zeros_like(columns[:, :1])], axis=1)  # the last: no interval
+    track = np.zeros((len(columns), samples, TEMPO_COLUMNS), dtype=np.float32)
+    for row, (own, length) in enumerate(zip(anchors, lengths, strict=True)):
+        if own is not None and len(own) > 1:
+            place = np.searchsorted(own, np.arange(length), side="right") - 1
+            track[row, :length] = columns[row, np.where((place >= 0) & (place < len(own) - 1), place, -1)]
+    return track
+
+
+def _known_logs(intervals: Columns, around: Mask) -> Columns:
+    """Logs of the intervals of the surroundings, NaN where anchors are missing."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        logs = np.log(np.where(around, intervals, np.nan))
+        return np.where(logs - _median(logs)[:, None] > np.log(GAP), np.nan, logs)
 
 
 def _intervals(

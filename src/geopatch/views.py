@@ -151,8 +151,9 @@ def resample(windows: WindowBatch, times: Tensor) -> WindowBatch:
     values = _mix(windows.values, left, right, share)
     confidence = _mix(windows.confidence[..., None], left, right, share).squeeze(-1)
     clock = None if windows.clock is None else _mix(windows.clock[..., None], left, right, share).squeeze(-1)
+    tempo = None if windows.tempo is None else _mix(windows.tempo, left, right, share)
     inside = windows.inside
-    return replace(windows, values=values * inside[..., None], confidence=confidence * inside, clock=clock)
+    return replace(windows, values=values * inside[..., None], confidence=confidence * inside, clock=clock, tempo=tempo)
 
 
 def _times(windows: WindowBatch, mild: MildClock, drawn: Drawn) -> Tensor:

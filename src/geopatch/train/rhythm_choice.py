@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from geopatch.arrays import Anchors
-from geopatch.config import RHYTHM, ModelConfig, TrainConfig
+from geopatch.config import DESCRIPTORS, RHYTHM, ModelConfig, TrainConfig
 from geopatch.kernels.fitting import Views, evened
 from geopatch.model.encoder import Encoder
 from geopatch.model.rhythm_columns import RhythmColumns
@@ -55,8 +55,12 @@ class RhythmChoice:
     recall: dict[str, float]
 
     def applied(self, model: ModelConfig) -> ModelConfig:
-        """The config with what was chosen; the same where relative tempo does not help."""
-        return replace(model, clock_share=self.share, rhythm=self.columns) if self.columns else model
+        """The config with what was chosen, and a descriptor of it; the same where relative tempo does not help."""
+        if not self.columns:
+            return model
+        conditioned = model.is_trained and model.fuse != "none" and model.descriptors == tuple(DESCRIPTORS)
+        descriptors = (*model.descriptors, "tempo") if conditioned else model.descriptors
+        return replace(model, clock_share=self.share, rhythm=self.columns, descriptors=descriptors)
 
     def as_dict(self) -> dict[str, Any]:
         """As a model card has it."""
