@@ -4,9 +4,9 @@ A machine that has the database packs its windows with their anchors; one with t
 scikit-learn measures. A run that was stopped goes on where it was.
 
     python runs/tempo.py --prepare data --packs packs
-    python runs/tempo.py --packs packs --rows results/tempo.jsonl --seeds 3 --presets instant --device cpu
-    python runs/tempo.py --packs packs --rows results/tempo.jsonl --seeds 3 --presets default --device cuda
-    python runs/tempo.py --rows results/tempo.jsonl --table
+    python runs/tempo.py --packs packs --rows results/tempo.jsonl.gz --seeds 3 --presets instant --device cpu
+    python runs/tempo.py --packs packs --rows results/tempo.jsonl.gz --seeds 3 --presets default --device cuda
+    python runs/tempo.py --rows results/tempo.jsonl.gz --table
     python runs/tempo.py --draw data
 
 Trained on the DS1 patients, whose labels and records choose what counts; measured on those of DS2. `without` is the
@@ -165,7 +165,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prepare", type=Path)
     parser.add_argument("--packs", type=Path, default=Path("packs"))
-    parser.add_argument("--rows", type=Path, default=Path("results/tempo.jsonl"))
+    parser.add_argument("--rows", type=Path, default=Path("results/tempo.jsonl.gz"))
     parser.add_argument("--sets", nargs="+", default=list(SOURCES), choices=list(SOURCES))
     parser.add_argument("--targets", nargs="+", default=list(TARGETS), choices=TARGETS)
     parser.add_argument("--presets", nargs="+", default=["instant"], choices=list(PRESETS))
