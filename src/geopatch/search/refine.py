@@ -23,6 +23,7 @@ COARSE = 96  # samples of the query that are enough to begin with
 TRIES = 9  # lengths of each later pass
 END = 0.34  # of the query, fitted by itself at either end
 LEAST_END = 16  # samples of an end
+LIVELY = 0.3  # of the variance of the query, that an end has at least: what is flat fits anywhere
 BETTER, MUCH = 0.85, 0.01  # of what an end lacks to a correlation of 1, left where it is moved; what is gained at least
 EPSILON = 1e-12
 
@@ -104,9 +105,10 @@ def _with_ends(query: Values, around: Values, fit: Fit, every: int) -> Fit:
     size, length = round(END * len(query)), fit.stop - fit.start
     if size < LEAST_END:
         return fit
-    part = round(END * length)
-    head = _end(query[:size], around, (fit.start, fit.start + part), every)
-    tail = _end(query[-size:], around, (fit.stop - part, fit.stop), every)
+    part, least = round(END * length), LIVELY * float(query.var(0).sum())
+    lively = [float(end.var(0).sum()) >= least for end in (query[:size], query[-size:])]
+    head = _end(query[:size], around, (fit.start, fit.start + part), every) if lively[0] else None
+    tail = _end(query[-size:], around, (fit.stop - part, fit.stop), every) if lively[1] else None
     start, stop = fit.start if head is None else head.start, fit.stop if tail is None else tail.stop
     return Fit(start, stop, fit.correlation) if length / SIDE <= stop - start <= length * SIDE else fit
 
