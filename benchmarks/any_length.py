@@ -49,6 +49,7 @@ class Source:
     channels: tuple[str, ...]
     motifs: dict[float, Values]  # (T, C) by length in windows; no two of the same material
     others: Callable[[np.random.Generator], Iterator[Values]]
+    longest: float = 2.0  # windows in the longest level; the shortest is as long as the shortest motif
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,34 @@ def speech(data: Path) -> Source:
     return Source("speech", 100.0, 1.5, config.channels, motifs, others)
 
 
-SOURCES = {"gesture": gesture, "ecg": ecg, "speech": speech}
+def walks(data: Path) -> Source:
+    """Drawn by formula, as the folder that the tests index: three channels at 50 Hz, motifs of 0.7 to 60 s."""
+
+    def event(draw: np.random.Generator, samples: int) -> Values:
+        phase = np.linspace(0, 1, samples)
+        waves = [np.sin(2 * np.pi * (turns * phase + draw.uniform())) for turns in draw.uniform(0.5, 5.0, 3)]
+        return np.sin(np.pi * phase[:, None]) ** 2 * np.stack(waves, axis=1) * draw.uniform(0.5, 1.5, 3)
+
+    def pattern(n: int, length_s: float) -> Values:
+        """Several events one after the other, each of some seconds."""
+        draw, count = np.random.default_rng([17, n]), max(round(length_s / 4), 1)
+        return np.concatenate([event(draw, round(length_s * 50 / count)) for _ in range(count)])
+
+    def others(draw: np.random.Generator) -> Iterator[Values]:
+        while True:
+            level = np.interp(np.linspace(0, 60, 30_000), np.arange(61), draw.normal(size=61))[:, None]
+            values = 0.3 * level + 0.08 * draw.normal(size=(30_000, 3))
+            for start in draw.integers(0, 29_000, 8):
+                length = int(draw.integers(125, 333))
+                values[start : start + length] += event(draw, length)
+            yield values
+
+    lengths = (0.175, 0.5, 1.0, 2.25, 3.75, 15.0)
+    motifs = {length: pattern(n, 4 * length) for n, length in enumerate(lengths)}
+    return Source("walks", 50.0, 4.0, ("x", "y", "z"), motifs, others, longest=4.0)
+
+
+SOURCES = {"gesture": gesture, "ecg": ecg, "speech": speech, "walks": walks}
 
 
 def stretched(values: Values, length: int) -> Values:
@@ -182,8 +210,8 @@ def archive(source: Source, hours: float, noise: float, uneven: bool, copies: in
     spread = records.std((0, 1))
     motifs = source.motifs
     free = [[(0, size)] for _ in range(count)]
-    places: dict[float, list[Copy]] = {one: [] for one in LENGTHS}
-    for one in sorted(LENGTHS, reverse=True):
+    places: dict[float, list[Copy]] = {one: [] for one in motifs}
+    for one in sorted(motifs, reverse=True):
         for _ in range(copies):
             values = warped(motifs[one], float(draw.uniform(*SPEEDS)), uneven, draw)
             record, start = _room(draw, free, len(values))
@@ -316,7 +344,15 @@ def judged(hits: Sequence[Hit], copies: Sequence[Copy]) -> dict[str, float]:
             best, length_s = max(near, key=lambda hit: _shared(hit, place)), copy.stop_s - copy.start_s
             errors.append((abs(best[1] - copy.start_s) / length_s, abs(best[2] - copy.stop_s) / length_s))
     start, stop = np.median(errors, axis=0) if errors else (math.nan, math.nan)
-    return {"recall": len(errors) / len(copies), "start_error": float(start), "stop_error": float(stop)}
+    places = [(copy.record, copy.start_s, copy.stop_s) for copy in copies]
+    right = sum(any(_shared(hit, place) >= SAME for place in places) for hit in hits)
+    precision = right / len(hits) if hits else 0.0
+    return {
+        "recall": len(errors) / len(copies),
+        "precision": precision,
+        "start_error": float(start),
+        "stop_error": float(stop),
+    }
 
 
 @dataclass(frozen=True)
@@ -328,6 +364,7 @@ class Row:
     length: float  # in windows
     method: str
     recall: float
+    precision: float  # share of the hits that are copies
     start_error: float
     stop_error: float
     seconds: float
@@ -347,15 +384,14 @@ def measure(source: Source, arguments: argparse.Namespace, noise: float, uneven:
     place, start = scratch / f"{source.name}-{noise}-{uneven}", time.perf_counter()
     settings: dict[str, Any] = {"window_s": source.window_s, "overlap": arguments.overlap}
     if not arguments.default_levels:
-        settings |= {"shortest_s": LENGTHS[0] * source.window_s, "longest_s": 2 * source.window_s}
+        settings |= {"shortest_s": min(source.motifs) * source.window_s, "longest_s": source.longest * source.window_s}
     with geopatch.index(made.signals, place, **settings) as gallery:
         indexing_s, info = time.perf_counter() - start, gallery.info()
         size = {"windows": info.windows, "gallery_mb": info.bytes / 1e6, "indexing_s": round(indexing_s, 1)}
         config = {"level_factor": front_end.LEVEL_FACTOR, "overlap": gallery.front_end.overlap}
         gallery.search(made.queries[1.0], k=3)  # loads the model
-        for length in arguments.lengths:
-            k, methods = arguments.copies, methods_of(gallery, made, length, arguments)
-            for method, search in methods.items():
+        for length in arguments.lengths or source.motifs:
+            for method, search in methods_of(gallery, made, length, arguments).items():
                 begin = time.perf_counter()
                 hits = search()
                 seconds = time.perf_counter() - begin
@@ -367,7 +403,7 @@ def measure(source: Source, arguments: argparse.Namespace, noise: float, uneven:
                     method=method,
                     **scores,
                     seconds=seconds,
-                    copies=k,
+                    copies=arguments.copies,
                     seed=arguments.seed,
                     **size,
                     **config,
@@ -377,7 +413,7 @@ def measure(source: Source, arguments: argparse.Namespace, noise: float, uneven:
 def methods_of(
     gallery: Gallery, made: Archive, length: float, arguments: argparse.Namespace
 ) -> dict[str, Callable[[], list[Hit]]]:
-    query, k, eleven = made.queries[length], arguments.copies, np.geomspace(*SPEEDS, 11).tolist()
+    query, k, eleven = made.queries[length], arguments.hits or arguments.copies, np.geomspace(*SPEEDS, 11).tolist()
     own: dict[str, Callable[[], list[Hit]]] = {
         "geopatch": partial(by_geopatch, gallery, query, k),
         "geopatch, grid": partial(by_geopatch, gallery, query, k, refined=False),
@@ -394,12 +430,13 @@ def methods_of(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--source", choices=SOURCES, nargs="+", default=list(SOURCES))
+    parser.add_argument("--source", choices=SOURCES, nargs="+", default=["gesture", "ecg", "speech"])
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--copies", type=int, default=20)
     parser.add_argument("--noise", type=float, nargs="+", default=[0.2, 0.6])
     parser.add_argument("--speeds", choices=["even", "uneven"], nargs="+", default=["even", "uneven"])
-    parser.add_argument("--lengths", type=float, nargs="+", default=list(LENGTHS))
+    parser.add_argument("--lengths", type=float, nargs="+", help="of motifs, in windows")
+    parser.add_argument("--hits", type=int, help="by default as many as copies")
     parser.add_argument("--overlap", type=float)
     parser.add_argument("--factor", type=float, default=front_end.LEVEL_FACTOR, help="between two levels")
     parser.add_argument("--default-levels", action="store_true", help="from half to twice the window")
@@ -419,7 +456,8 @@ def main() -> None:
 
 def report(row: Row, out: Path | None) -> None:
     kind = f"{row.source:8} {row.hours:g} h {'uneven' if row.uneven else 'even  '} noise {row.noise:g}"
-    scores = f"recall {row.recall:.2f} start {row.start_error:.3f} stop {row.stop_error:.3f} {row.seconds:7.2f} s"
+    shares = f"recall {row.recall:.2f} precision {row.precision:.2f}"
+    scores = f"{shares} start {row.start_error:.3f} stop {row.stop_error:.3f} {row.seconds:7.2f} s"
     print(f"{kind} length {row.length:<5g} {row.method:20} {scores}", flush=True)
     if out is not None:
         with out.open("a") as file:

@@ -54,7 +54,7 @@ class Planted:
     place: Path
 
     def query(self, name: str) -> Signal:
-        return Signal(self.motifs[name], "query", RATE_HZ, ("x", "y"))
+        return Signal(self.motifs[name].astype(np.float32), "query", RATE_HZ, ("x", "y"))
 
     def copy_of(self, name: str, hits: Hits) -> list[tuple[str, int, int] | None]:
         """The copy that each hit overlaps by half."""
@@ -84,7 +84,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
             length = round(len(motifs[name]) / speed)
             values[start : start + length] = stretched(motifs[name], length)
             copies[name].append((f"r{n}", start, start + length))
-        signals.append(Signal(values + 0.001 * draw.normal(size=values.shape), f"r{n}", RATE_HZ, ("x", "y")))
+        values += 0.001 * draw.normal(size=values.shape)
+        signals.append(Signal(values.astype(np.float32), f"r{n}", RATE_HZ, ("x", "y")))
     place = tmp_path_factory.mktemp("levels") / "gallery"
     geopatch.index(signals, place, window_s=WINDOW_S, shortest_s=WINDOW_S / 2, longest_s=2 * WINDOW_S).close()
     return Planted(signals, motifs, copies, place)
@@ -169,8 +170,7 @@ def test_hits_keep_the_gap_that_is_wanted(gallery: Gallery, planted: Planted) ->
 
 def test_a_long_query_is_cut_and_its_chain_is_in_order(gallery: Gallery, planted: Planted) -> None:
     query = planted.query("long")
-    levels = Levels(gallery.front_end.levels_s)  # type: ignore[union-attr]
-    parts = parts_of(query, levels)
+    parts = parts_of(query, Levels((1.0, 2.0, 4.0), 2.0))
     assert len(parts) == 3
     assert np.array_equal(np.concatenate([part.values for part in parts]), query.values)
     hits = gallery.search(query, k=3, certify=True)
@@ -207,8 +207,8 @@ def test_a_query_that_is_too_short_is_refused_and_a_short_one_said(gallery: Gall
 
 def test_windows_of_one_length_refuse_nothing(planted: Planted, tmp_path: Path) -> None:
     """As it was before there were several."""
-    settings = {"window_s": WINDOW_S, "shortest_s": WINDOW_S, "longest_s": WINDOW_S}
-    with geopatch.index(planted.signals, tmp_path / "gallery", **settings) as gallery:
+    one = WINDOW_S
+    with geopatch.index(planted.signals, tmp_path / "gallery", window_s=one, shortest_s=one, longest_s=one) as gallery:
         assert gallery.front_end == FrontEnd(WINDOW_S)
         assert set(everything(gallery)) == {f"r{n}@{start}s" for n in range(3) for start in range(79)}
         hits = gallery.search(planted.query("short").window(0, 10), k=3)
@@ -282,7 +282,7 @@ def test_hits_are_drawn_onto_the_query_or_as_they_are(gallery: Gallery, planted:
 
     def drawn(aligned: bool) -> float:
         axes = hits.plot(aligned=aligned).axes[2 + 2 * slow]  # two channels each, the query's first
-        return float(axes.lines[1].get_xdata()[-1])
+        return float(np.asarray(axes.lines[1].get_xdata())[-1])
 
     length_s = planted.query("middle").duration_s
     assert drawn(True) == pytest.approx(length_s, abs=2 / RATE_HZ)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from geopatch.plot.canvas import FAINT, QUERY, RECORDED, RIGHT, WRONG, draw, pyplot, title_of, unit
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 COLUMNS = 3
 MOST_CHANNELS = 6  # that are drawn
+LONGEST_LABEL = 32  # characters that fit above a panel
 AXIS = "seconds from the start of the window"
 
 
@@ -90,15 +91,23 @@ def hits(query: Signal, label: str, shown: Sequence[Shown], title: str, recorded
                 axes.tick_params(labelleft=False)
             elif query.channels:
                 axes.set_ylabel(unit(query, channel), fontsize=8)
-        speed = "" if hit.speed is None else f" · speed {hit.speed:.2f}"
-        heading = f"{place + 1}. {title_of(hit.signal)} · {hit.label} · {hit.score:.2f}{speed}"
-        panel[0].set_title(heading, loc="left", fontsize=9, color=colour)
+        panel[0].set_title(_heading(place + 1, hit), loc="left", fontsize=9, color=colour)
     left_out = query.values.shape[1] - channels
     more = f"; {left_out} more channels are not drawn" if left_out else ""
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     axis = "seconds of the query; hits are stretched by their speed" if any(hit.speed for hit in shown) else AXIS
     figure.supxlabel(f"{axis}{more}", fontsize=9)
     return figure
+
+
+def _heading(rank: int, hit: Shown) -> str:
+    label = hit.label if len(hit.label) <= LONGEST_LABEL else f"{hit.label[:LONGEST_LABEL]}..."
+    if hit.speed is None:
+        return f"{rank}. {title_of(hit.signal)} · {label} · {hit.score:.2f}"
+    where = title_of(replace(hit.signal, start_s=round(hit.signal.start_s, 2)))
+    return (
+        f"{rank}. {where} · {label} · {hit.score:.2f}\n    lasts {hit.signal.duration_s:.2f} s: speed {hit.speed:.2f}"
+    )
 
 
 def _panel(figure: Figure, place: Any, channels: int, like: Sequence[Axes] = ()) -> list[Axes]:

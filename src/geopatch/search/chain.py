@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from geopatch.signal import Signal
 LONG = 1.25  # times the longest windows, from which on a query is cut
 PLACES_OF_A_PART = 4  # candidates of each part for each hit wanted
 FEWEST_PLACES = 100
+CHAINS = 2  # that are fitted for each hit wanted
 GAP = 1.0  # parts that may lie between two that follow each other, besides what the speed explains
 EARLY = 0.8  # of the least distance that the speed allows: windows lie on a grid
 CHOICES = 30  # windows among which the next part of a chain is the best: what chance has to pick from
@@ -120,26 +122,46 @@ def chain_hits(
     assert query.window is not None
     part_s = query.window.duration_s / len(rankings)
     floor = sum(float(ranking.score.min(initial=0.0)) for ranking in rankings)
-    own, hits, taken = own_place(query), list[Hit](), list[Place]()
-    if own is not None and not options.overlapping:
-        taken.append(own)
-    for chain in chains(rankings, part_s):
+    fitted = list[Fitted]()
+    for chain in islice(chains(rankings, part_s), CHAINS * options.k):
         score, likely = (floor + chain.weight) / len(rankings), _chance(chain, chance)
-        if len(hits) == options.k or (options.min_score is not None and score < options.min_score):
+        if options.min_score is not None and score < options.min_score:
             break
         if options.max_chance is not None and (likely is None or not likely <= options.max_chance):
             continue
-        span = _span(chain, part_s, len(rankings))
-        node, ranking = chain.best, rankings[chain.best.part]
-        placed = place_near(gallery, query.window, span, ranking.entries.ids[int(ranking.rows[node.row])])
-        place = (placed.record, placed.start_s, placed.stop_s)
-        if not options.overlapping and any(shared(place, other) > OVERLAPPING for other in taken):
-            continue
-        if any(one.record == chain.record and abs(one.start_s - placed.start_s) < options.min_gap_s for one in hits):
-            continue
-        taken.append(place)
-        hits.append(_hit(chain, ranking, node, span, placed, len(hits) + 1, score, likely, part_s, options, query))
-    return hits
+        span, ranking = _span(chain, part_s, len(rankings)), rankings[chain.best.part]
+        window = ranking.entries.ids[int(ranking.rows[chain.best.row])]
+        fitted.append(Fitted(chain, score, likely, span, place_near(gallery, query.window, span, window)))
+    fitted.sort(key=lambda one: -(one.score / options.ranking.steepness + (one.placed.fit or 0.0)))
+    own, kept = own_place(query), list[Fitted]()
+    taken = [own] if own is not None and not options.overlapping else []
+    for one in fitted:
+        if len(kept) < options.k and _is_free(one, taken, kept, options):
+            kept.append(one)
+            taken.append(one.place)
+    return [_hit(one, rankings, n + 1, part_s, options, query) for n, one in enumerate(kept)]
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A chain, what it scores, where its parts say it lies, and where the whole query fits best."""
+
+    chain: Chain
+    score: float
+    chance: float | None
+    span: Place
+    placed: Placed
+
+    @property
+    def place(self) -> Place:
+        return self.placed.record, self.placed.start_s, self.placed.stop_s
+
+
+def _is_free(one: Fitted, taken: Sequence[Place], kept: Sequence[Fitted], options: SearchOptions) -> bool:
+    if not options.overlapping and any(shared(one.place, other) > OVERLAPPING for other in taken):
+        return False
+    starts = [other.placed.start_s for other in kept if other.placed.record == one.placed.record]
+    return all(abs(start_s - one.placed.start_s) >= options.min_gap_s for start_s in starts)
 
 
 def _span(chain: Chain, part_s: float, parts: int) -> Place:
@@ -161,18 +183,10 @@ def _chance(chain: Chain, chance: Chance | None) -> float | None:
 
 
 def _hit(
-    chain: Chain,
-    ranking: Ranking,
-    node: Node,
-    span: Place,
-    placed: Placed,
-    rank: int,
-    score: float,
-    chance: float | None,
-    part_s: float,
-    options: SearchOptions,
-    query: EncodedQuery,
+    one: Fitted, rankings: Sequence[Ranking], rank: int, part_s: float, options: SearchOptions, query: EncodedQuery
 ) -> Hit:
+    node, span, placed = one.chain.best, one.span, one.placed
+    ranking = rankings[node.part]
     entries, row = ranking.entries, int(ranking.rows[node.row])
     part = ranking.query.tempos[ranking.tempo[node.row]]
     own = Tokens(entries.tokens[row], entries.valid[row], entries.patch_s[row])
@@ -181,10 +195,10 @@ def _hit(
     )
     return Hit(
         id=entries.ids[row],
-        record=chain.record,
+        record=one.chain.record,
         start_s=placed.start_s,
         stop_s=placed.stop_s,
-        score=score,
+        score=one.score,
         rank=rank,
         scorer=options.ranking.name,
         cosine=float(ranking.cosine[node.row]),
@@ -192,7 +206,7 @@ def _hit(
         certificate=no_certificate(options.k, NO_CERTIFICATE) if options.certify else None,
         evidence=evidence,
         tempo=part.tempo,
-        chance=chance,
+        chance=one.chance,
         speed=placed.speed,
         window_start_s=span[1],
         window_stop_s=span[2],

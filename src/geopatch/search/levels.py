@@ -33,6 +33,7 @@ class Levels:
     """The lengths of the windows of a gallery of recordings, in seconds, shortest first."""
 
     lengths_s: tuple[float, ...]
+    middle_s: float  # what the front end calls the window
 
     def reach(self, duration_s: float) -> tuple[float, float]:
         """From how short to how long the windows are that a query of this duration is compared with."""

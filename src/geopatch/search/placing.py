@@ -13,7 +13,7 @@ from geopatch.search.options import SearchOptions
 from geopatch.search.query import EncodedQuery, Searchable
 from geopatch.search.ranking import Placed, Ranking
 from geopatch.search.refine import SHIFT, SIDE, RoughFit, rough_fit
-from geopatch.search.surroundings import Surroundings, surroundings
+from geopatch.search.surroundings import Wanted, surroundings
 from geopatch.signal import Signal
 
 MARGIN = SHIFT + (SIDE - 1) / 2  # of a window's length, read on either side of it
@@ -21,10 +21,10 @@ MARGIN = SHIFT + (SIDE - 1) / 2  # of a window's length, read on either side of 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """The window of a candidate, what lies round it, and about where the query fits; None where nothing is known."""
+    """Where the window of a candidate lies, the signal round it, and about where the query fits; None: not known."""
 
     place: Place
-    around: Surroundings | None = None
+    around: Signal | None = None
     rough: RoughFit | None = None
 
 
@@ -69,20 +69,20 @@ def _candidates(gallery: Searchable, ranking: Ranking) -> list[Candidate]:
     grid = [(entries.records[row], float(entries.start_s[row]), float(entries.stop_s[row])) for row in rows]
     if query is None or front is None:
         return [Candidate(place) for place in grid]
+    wanted = [Wanted(entries.ids[row], place, _widened(place)) for row, place in zip(rows, grid, strict=True)]
     try:
-        around = surroundings(gallery, [_widened(place) for place in grid], [entries.ids[row] for row in rows], front)
+        around = surroundings(gallery, wanted, front)
     except NotFoundError:  # a writer beside us removed one of them
         return [Candidate(place) for place in grid]
     return [_fitted(query, place, one) for place, one in zip(grid, around, strict=True)]
 
 
-def _fitted(query: Signal, place: Place, around: Surroundings | None) -> Candidate:
-    if around is None or around.signal.values.shape[1] != query.values.shape[1]:
+def _fitted(query: Signal, place: Place, around: Signal | None) -> Candidate:
+    if around is None or around.values.shape[1] != query.values.shape[1]:
         return Candidate(place)
-    signal = around.signal
-    first = round(signal.start_s * signal.clock_hz)
-    window = round(place[1] * signal.clock_hz) - first, round(place[2] * signal.clock_hz) - first
-    return Candidate(place, around, rough_fit(query.bridged(), signal.bridged(), window))
+    first, clock_hz = round(around.start_s * around.clock_hz), around.clock_hz
+    window = round(place[1] * clock_hz) - first, round(place[2] * clock_hz) - first
+    return Candidate(place, around, rough_fit(query.bridged(), around.bridged(), window))
 
 
 def place_near(gallery: Searchable, query: Signal, place: Place, window: str) -> Placed:
@@ -90,30 +90,30 @@ def place_near(gallery: Searchable, query: Signal, place: Place, window: str) ->
     front = gallery.front_end
     assert front is not None, "a gallery of recordings has a front end"
     try:
-        around = surroundings(gallery, [_widened(place)], [window], front)[0]
+        around = surroundings(gallery, [Wanted(window, place, _widened(place))], front)[0]
     except NotFoundError:
         return Placed(*place)
     placed = refined(query, _fitted(query, place, around))
     if around is None:
         return placed
-    signal = around.signal
-    first, last = (round((edge - signal.start_s) * signal.clock_hz) for edge in place[1:])
-    first, last = max(first, 0), min(last, signal.length)
-    known = first < last and not np.isnan(signal.values[first:last]).all()
-    return replace(placed, window=signal.window(first, last) if known else None)
+    first, last = (round((edge - around.start_s) * around.clock_hz) for edge in place[1:])
+    first, last = max(first, 0), min(last, around.length)
+    known = first < last and not np.isnan(around.values[first:last]).all()
+    return replace(placed, window=around.window(first, last) if known else None)
 
 
 def refined(query: Signal | None, candidate: Candidate) -> Placed:
     """The span near a candidate where the query fits best; its window where nothing can be compared."""
     around, rough = candidate.around, candidate.rough
     if query is None or around is None or rough is None:
-        return Placed(*candidate.place, window=None if around is None else around.window)
-    signal, fit = around.signal, rough.finer()
-    start_s, stop_s = (signal.start_s + edge / signal.clock_hz for edge in (fit.start, fit.stop))
-    known = not np.isnan(signal.values[fit.start : fit.stop]).all()
-    segment = signal.window(fit.start, fit.stop) if known else None
-    speed = query.duration_s / (stop_s - start_s)
-    return Placed(candidate.place[0], start_s, stop_s, speed, segment, around.window, fit.correlation)
+        return Placed(*candidate.place)
+    fit = rough.finer()
+    start_s, stop_s = (around.start_s + edge / around.clock_hz for edge in (fit.start, fit.stop))
+    known = not np.isnan(around.values[fit.start : fit.stop]).all()
+    segment = around.window(fit.start, fit.stop) if known else None
+    return Placed(
+        candidate.place[0], start_s, stop_s, query.duration_s / (stop_s - start_s), segment, fit=fit.correlation
+    )
 
 
 def _span(placed: Placed) -> Place:

@@ -21,6 +21,10 @@ SIDE = 1.35  # by which what happens may be longer or shorter than the window it
 SHIFT = 0.35  # of the window's length, by which the middle may move
 COARSE = 96  # samples of the query that are enough to begin with
 TRIES = 9  # lengths of each later pass
+END = 0.34  # of the query, fitted by itself at either end
+LEAST_END = 16  # samples of an end
+LIVELY = 0.3  # of the variance of the query, that an end has at least: what is flat fits anywhere
+BETTER, MUCH = 0.85, 0.01  # of what an end lacks to a correlation of 1, left where it is moved; what is gained at least
 EPSILON = 1e-12
 
 
@@ -49,8 +53,9 @@ class RoughFit:
     every: int  # samples that a place of it stands for
 
     def finer(self) -> Fit:
-        """The same to the sample."""
-        return _finer(self.query, self.around, self.fit, self.every)
+        """The same to the sample; where the speed changes within it, its ends are fitted by themselves."""
+        fit = _finer(self.query, self.around, self.fit, self.every)
+        return _with_ends(self.query, self.around, fit, self.every)
 
 
 def rough_fit(query: npt.ArrayLike, around: npt.ArrayLike, window: tuple[int, int]) -> RoughFit | None:
@@ -93,6 +98,32 @@ def _finer(query: Values, around: Values, fit: Fit, every: int) -> Fit:
         if step == 1:
             return fit
         side, every = step, 1
+
+
+def _with_ends(query: Values, around: Values, fit: Fit, every: int) -> Fit:
+    """The start where the beginning of the query fits, and the stop where its end does, if these fit much better."""
+    size, length = round(END * len(query)), fit.stop - fit.start
+    if size < LEAST_END:
+        return fit
+    part, least = round(END * length), LIVELY * float(query.var(0).sum())
+    lively = [float(end.var(0).sum()) >= least for end in (query[:size], query[-size:])]
+    head = _end(query[:size], around, (fit.start, fit.start + part), every) if lively[0] else None
+    tail = _end(query[-size:], around, (fit.stop - part, fit.stop), every) if lively[1] else None
+    start, stop = fit.start if head is None else head.start, fit.stop if tail is None else tail.stop
+    return Fit(start, stop, fit.correlation) if length / SIDE <= stop - start <= length * SIDE else fit
+
+
+def _end(query: Values, around: Values, window: tuple[int, int], every: int) -> Fit | None:
+    """Where a part fits better than in a window by enough; None where it does not."""
+    rough = _coarse(_means(query, every), _means(around, every), (window[0] / every, window[1] / every))
+    if rough is None:
+        return None
+    fit = _finer(query, around, Fit(rough.start * every, rough.stop * every, rough.correlation), every)
+    length = window[1] - window[0]
+    here = _best(query, around, [length], sum(window) / 2, 1.0)
+    before = -1.0 if here is None else here.correlation
+    gained = fit.correlation - before
+    return fit if gained > MUCH and 1 - fit.correlation < BETTER * (1 - before) else None
 
 
 def _best(query: Values, around: Values, lengths: list[int], middle: float, room: float) -> Fit | None:

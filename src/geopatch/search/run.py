@@ -43,6 +43,7 @@ CHUNK = 32  # queries whose candidates are in memory together
 MAX_RETRIES = 2  # a writer beside us may remove an entry between the shortlist and its reading
 REFIT_RETRIES = 20  # a gallery may be refitted in the midst of a search, and again in the midst of the next try
 PLACES, MOST_PLACES = 4, 150  # that are fitted for each hit wanted, and besides all of them at most
+MOST_SHORTNESS = 4.0  # queries in a window of the middle length, from which on no more places are fitted
 T = TypeVar("T")
 
 
@@ -127,7 +128,7 @@ def _search_windows(
 ) -> list[list[Hit]]:
     """The hits of queries that are about as long as windows."""
     if levels is not None:
-        options = options.deeper(max(options.depth, min(PLACES * options.k, options.k + MOST_PLACES)))
+        options = options.deeper(_places(queries, options, levels))
     rankings = _ranked(gallery, queries, options, model, levels)
     results = list[list[Hit]]()
     for ranking, near in zip(rankings.rankings, rankings.near, strict=True):
@@ -140,6 +141,13 @@ def _search_windows(
     if not rankings.rankings:
         return [[] for _ in queries]
     return _with_windows(gallery, results) if options.windows and not options.ranking.needs_windows else results
+
+
+def _places(queries: Sequence[EncodedQuery], options: SearchOptions, levels: Levels) -> int:
+    """How many places are fitted: the shorter a query, the more there are that it must be told from."""
+    shortness = max(levels.middle_s / duration_of(query) for query in queries)
+    places = max(options.depth, min(PLACES * options.k, options.k + MOST_PLACES))
+    return round(places * min(max(shortness, 1.0), MOST_SHORTNESS))
 
 
 def _search_parts(
@@ -192,7 +200,7 @@ def _ranked(
 def _levels(gallery: Searchable) -> Levels | None:
     """The lengths of the windows of a gallery of recordings; None of one that windows were added to as they came."""
     front = gallery.front_end
-    return None if front is None or front.window_s is None else Levels(front.levels_s)
+    return None if front is None or front.window_s is None else Levels(front.levels_s, front.window_s)
 
 
 def _model_at_hand(
