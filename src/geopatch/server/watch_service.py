@@ -117,7 +117,7 @@ class WatchService:
             "events": self._store.count(id),
         }
 
-    def list(self) -> list[Json]:
+    def describe_all(self) -> list[Json]:
         return [self.describe(id) for id in [*self._bodies]]
 
     def _known(self, id: str) -> Json:

@@ -114,7 +114,7 @@ async def create_from_file(
 @watching.get("/watches", response_model=WatchesOut)
 def list_all(request: Request) -> Any:
     """List the watches with their thresholds and how many events each has had."""
-    return JSONResponse({"watches": service_of(request).watches.list()})
+    return JSONResponse({"watches": service_of(request).watches.describe_all()})
 
 
 @watching.get("/watches/{id}", response_model=WatchOut)

@@ -297,7 +297,7 @@ class Watcher:
     def _forget(self, stream: WatchedStream) -> None:
         """Let go of samples that no window to come and no pending match needs."""
         longest = max((max(watch.lengths) for watch in self.watches.values()), default=0)
-        pending = [picker.first_needed for picker in stream.pickers.values()]
+        pending = [picker.first_needed for watch, picker in stream.pickers.items() if watch in self.watches]
         needed = min([stream.stop - longest, *(start for start in pending if start is not None)])
         keep = max(needed - round(AROUND * longest) - 1, stream.first)
         if keep - stream.first > longest:  # not at every chunk: it copies what is kept
