@@ -122,7 +122,7 @@ def chain_hits(
     assert query.window is not None
     part_s = query.window.duration_s / len(rankings)
     floor = sum(float(ranking.score.min(initial=0.0)) for ranking in rankings)
-    fitted = list[Fitted]()
+    fitted = list[FittedChain]()
     for chain in islice(chains(rankings, part_s), CHAINS * options.k):
         score, likely = (floor + chain.weight) / len(rankings), _chance(chain, chance)
         if options.min_score is not None and score < options.min_score:
@@ -131,9 +131,9 @@ def chain_hits(
             continue
         span, ranking = _span(chain, part_s, len(rankings)), rankings[chain.best.part]
         window = ranking.entries.ids[int(ranking.rows[chain.best.row])]
-        fitted.append(Fitted(chain, score, likely, span, place_near(gallery, query.window, span, window)))
+        fitted.append(FittedChain(chain, score, likely, span, place_near(gallery, query.window, span, window)))
     fitted.sort(key=lambda one: -(one.score / options.ranking.steepness + (one.placed.fit or 0.0)))
-    own, kept = own_place(query), list[Fitted]()
+    own, kept = own_place(query), list[FittedChain]()
     taken = [own] if own is not None and not options.overlapping else []
     for one in fitted:
         if len(kept) < options.k and _is_free(one, taken, kept, options):
@@ -143,7 +143,7 @@ def chain_hits(
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedChain:
     """A chain, what it scores, where its parts say it lies, and where the whole query fits best."""
 
     chain: Chain
@@ -157,7 +157,7 @@ class Fitted:
         return self.placed.record, self.placed.start_s, self.placed.stop_s
 
 
-def _is_free(one: Fitted, taken: Sequence[Place], kept: Sequence[Fitted], options: SearchOptions) -> bool:
+def _is_free(one: FittedChain, taken: Sequence[Place], kept: Sequence[FittedChain], options: SearchOptions) -> bool:
     if not options.overlapping and any(shared(one.place, other) > OVERLAPPING for other in taken):
         return False
     starts = [other.placed.start_s for other in kept if other.placed.record == one.placed.record]
@@ -183,7 +183,7 @@ def _chance(chain: Chain, chance: Chance | None) -> float | None:
 
 
 def _hit(
-    one: Fitted, rankings: Sequence[Ranking], rank: int, part_s: float, options: SearchOptions, query: EncodedQuery
+    one: FittedChain, rankings: Sequence[Ranking], rank: int, part_s: float, options: SearchOptions, query: EncodedQuery
 ) -> Hit:
     node, span, placed = one.chain.best, one.span, one.placed
     ranking = rankings[node.part]

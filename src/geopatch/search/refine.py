@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.fft import irfft, next_fast_len, rfft
 
 Values = npt.NDArray[np.float64]
 
@@ -107,9 +106,9 @@ def _with_ends(query: Values, around: Values, fit: Fit, every: int) -> Fit:
         return fit
     part, least = round(END * length), LIVELY * float(query.var(0).sum())
     lively = [float(end.var(0).sum()) >= least for end in (query[:size], query[-size:])]
-    head = _end(query[:size], around, (fit.start, fit.start + part), every) if lively[0] else None
-    tail = _end(query[-size:], around, (fit.stop - part, fit.stop), every) if lively[1] else None
-    start, stop = fit.start if head is None else head.start, fit.stop if tail is None else tail.stop
+    early = _end(query[:size], around, (fit.start, fit.start + part), every) if lively[0] else None
+    late = _end(query[-size:], around, (fit.stop - part, fit.stop), every) if lively[1] else None
+    start, stop = fit.start if early is None else early.start, fit.stop if late is None else late.stop
     return Fit(start, stop, fit.correlation) if length / SIDE <= stop - start <= length * SIDE else fit
 
 
@@ -128,6 +127,8 @@ def _end(query: Values, around: Values, window: tuple[int, int], every: int) -> 
 
 def _best(query: Values, around: Values, lengths: list[int], middle: float, room: float) -> Fit | None:
     """The best of all places and of these lengths whose middle is at most so far from another."""
+    from scipy.fft import irfft, next_fast_len, rfft  # a search by a stored id does without
+
     lengths = [length for length in lengths if length <= len(around)]
     if not lengths:
         return None

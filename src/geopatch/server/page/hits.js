@@ -40,7 +40,7 @@ function card(hit, query, c, gallery) {
   const tags = Object.entries(hit.metadata).map(([name, value]) =>
     element("span", { class: "tag", title: `${name}: ${value}` }, `${name} ${value}`));
   const clock = hit.start_time ? ` · ${hit.start_time.replace("1900-01-01T", "").replace("T", " ").replace(/(\.\d\d)\d+/, "$1")}` : "";
-  const speed = hit.speed === null ? "" : ` · speed ${hit.speed.toFixed(2)}`;
+  const speed = hit.speed == null ? "" : ` · speed ${hit.speed.toFixed(2)}`;
   const where = `${hit.record} · ${span(hit.start_s, hit.stop_s, hit.window ?? gallery)}${speed}${clock}`;
   const node = element("div", { class: "hit", role: "button", tabIndex: -1 },
     element("header", {}, element("span", { class: "rank" }, `${hit.rank}`), element("span", { class: "where", title: hit.id }, where),
