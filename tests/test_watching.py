@@ -18,6 +18,7 @@ from geopatch.signal import Signal
 from geopatch.watching import AlarmRate, Watch, Watcher
 from geopatch.watching.picking import Picker, peaks
 from geopatch.watching.samples import Samples
+from geopatch.watching.scores import WindowEncoder
 
 LENGTH = 64
 
@@ -147,6 +148,17 @@ def test_what_is_looked_for_does_not_raise_its_own_threshold() -> None:
         clean.threshold(1e6)
     with pytest.raises(ConfigError, match="index more recordings"):
         AlarmRate.of_peaks([0.1, 0.2], 1.0)
+
+
+def test_windows_of_a_stream_are_encoded_as_those_of_a_gallery(gallery: Gallery) -> None:
+    assert gallery.model is not None
+    draw = np.random.default_rng(5)
+    windows = [noise(draw, length)[:, None].astype(np.float32) for length in (64, 51, 80, 256)]
+    missing = np.full((64, 1), np.nan, dtype=np.float32)
+    vectors = WindowEncoder(gallery.model).embed([*windows, missing])
+    expected = gallery.model.encode([Signal(window, str(n)) for n, window in enumerate(windows)]).embedding
+    np.testing.assert_allclose(vectors[:-1], expected, atol=1e-5)
+    assert np.isnan(vectors[-1]).all()
 
 
 def test_peaks_overlap_no_better_one() -> None:

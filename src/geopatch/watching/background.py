@@ -25,7 +25,12 @@ def background(
 
     Windows of the record `apart_from` are left out where there are others: what is looked for happens there.
     """
-    records = [record for record in gallery.records() if record.stop_s - record.start_s >= least_s]
+    passing = None if where is None else set(gallery.embeddings(where).records)
+    records = [
+        record
+        for record in gallery.records()
+        if record.stop_s - record.start_s >= least_s and (passing is None or record.name in passing)
+    ]
     others = [record for record in records if record.name != apart_from]
     draw = np.random.default_rng(SEED)
     chosen = _spread(others or records, min(MOST_RECORDS, max(int(seconds / least_s), 1)), draw)
