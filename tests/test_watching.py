@@ -29,7 +29,8 @@ def noise(draw: np.random.Generator, samples: int) -> np.ndarray:
 
 def shape() -> np.ndarray:
     time = np.linspace(0, 1, LENGTH)
-    return 9 * np.sin(2 * np.pi * (2 * time + 4 * time**2)) * np.hanning(LENGTH)
+    values: np.ndarray = 9 * np.sin(2 * np.pi * (2 * time + 4 * time**2)) * np.hanning(LENGTH)
+    return values
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +131,8 @@ def test_the_threshold_gives_the_rate_on_signal_that_it_has_not_seen() -> None:
 
     def scores(count: int) -> np.ndarray:
         vectors = draw.normal(size=(count, 24))
-        return vectors[:, 0] / np.linalg.norm(vectors, axis=1)
+        cosines: np.ndarray = vectors[:, 0] / np.linalg.norm(vectors, axis=1)
+        return cosines
 
     rate = AlarmRate.of_peaks(scores(20_000), hours=10.0)
     for per_hour in (0.5, 2.0):
@@ -166,7 +168,7 @@ def test_peaks_overlap_no_better_one() -> None:
     scores = np.asarray([0.1 * (n % 7) for n in range(len(stops))])
     best = peaks(stops - 10, stops, scores)
     kept: list[tuple[int, float]] = []
-    for stop, score in sorted(zip(stops, scores, strict=True), key=lambda pair: -pair[1]):
+    for stop, score in sorted(zip(stops.tolist(), scores.tolist(), strict=True), key=lambda pair: -pair[1]):
         if all(abs(stop - other) >= 10 for other, _ in kept):
             kept.append((stop, score))
     assert best == pytest.approx([score for _, score in kept])

@@ -52,7 +52,7 @@ def _spread(records: list[Record], count: int, draw: np.random.Generator) -> lis
 
 def _joined(gallery: Gallery, record: str, start_s: float, stop_s: float, where: Filter | None) -> Iterator[Values]:
     """The values that the gallery keeps of a part of a record, cut where some are missing."""
-    parts = [Equal("record", (record,)), Order("start_s", "<", stop_s), Order("stop_s", ">", start_s)]
+    parts: list[Filter] = [Equal("record", (record,)), Order("start_s", "<", stop_s), Order("stop_s", ">", start_s)]
     clock_hz = gallery.about.clock_hz
     values: Values | None = None
     filled = np.zeros(round((stop_s - start_s) * clock_hz), dtype=np.bool_)
