@@ -211,7 +211,7 @@ async def loaded(arguments: argparse.Namespace, url: str, pid: int) -> dict[str,
     async with httpx.AsyncClient(base_url=url, timeout=120, headers=headers, limits=limits) as client:
         for n in range(WATCHES):
             query = {"record": f"r{n}", "start_s": 5000, "stop_s": 5500}  # two seconds; a sample counts as one
-            body = {"query": query, "false_alarms_per_hour": 3.0}
+            body = {"query": query, "false_alarms_per_hour": 0.2}
             (await client.post("/api/watches", json=body)).raise_for_status()
         draw = np.random.default_rng(1)
         values = [np.round(beats_of(draw, int(250 * arguments.seconds)), 4) for _ in range(arguments.streams)]

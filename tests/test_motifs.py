@@ -23,7 +23,7 @@ from geopatch.search.neighbours import Neighbours
 def windows_of(vectors: np.ndarray, records: int = 5, length_s: float = 2.0) -> Embeddings:
     """Windows that start a second after each other, in turn in one of several records."""
     count, unit = len(vectors), vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    start_s = np.arange(count) // records * 1.0
+    start_s = (np.arange(count) // records).astype(np.float64)
     names = tuple(f"r{n % records}" for n in range(count))
     ids = tuple(f"w{n}" for n in range(count))
     return Embeddings("digest", ids, names, start_s, start_s + length_s, unit.astype(np.float32))
@@ -121,7 +121,7 @@ def stored(count: int = 60) -> Entries:
     entries = entries_of([f"w {n}" for n in range(count)])
     vectors = entries.embedding.copy()
     vectors[::5] = vectors[0]
-    start_s = np.arange(count) * 3.0
+    start_s = 3 * np.arange(count, dtype=np.float64)
     return replace(entries, embedding=vectors, start_s=start_s, stop_s=start_s + 2.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -223,3 +224,16 @@ def test_nothing_is_lost_or_doubled_when_the_server_is_killed(place: Path) -> No
         starts = sorted(row["grid_start_s"] for row in rows if row["stream"] == name)
         assert len(starts) == len(places)
         assert all(abs(start - at - 40 * n) <= LENGTH // 4 for start, at in zip(starts, places, strict=True))
+
+
+def test_a_server_that_is_told_to_stop_lets_followers_go(place: Path) -> None:
+    token = place / "token"
+    token.write_text(WRITE_TOKEN)
+    with server_of(place, "--write-token-file", str(token)) as server:
+        id = httpx.post(f"{server.url}/api/watches", json=QUERY, headers=WRITER, timeout=120).json()["id"]
+        with httpx.stream("GET", f"{server.url}/api/watches/{id}/events", timeout=120) as following:
+            lines = following.iter_lines()
+            assert next(lines) == "retry: 500"
+            server.send(signal.SIGTERM)
+            assert [line for line in lines if line.startswith("data")] == []  # ends long before its 50 seconds
+        assert server.process.wait(40) == 0

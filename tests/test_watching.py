@@ -18,6 +18,7 @@ from geopatch.signal import Signal
 from geopatch.watching import AlarmRate, Watch, Watcher
 from geopatch.watching.picking import Picker, peaks
 from geopatch.watching.samples import Samples
+from geopatch.watching.scores import WindowEncoder
 
 LENGTH = 64
 
@@ -28,7 +29,8 @@ def noise(draw: np.random.Generator, samples: int) -> np.ndarray:
 
 def shape() -> np.ndarray:
     time = np.linspace(0, 1, LENGTH)
-    return 9 * np.sin(2 * np.pi * (2 * time + 4 * time**2)) * np.hanning(LENGTH)
+    values: np.ndarray = 9 * np.sin(2 * np.pi * (2 * time + 4 * time**2)) * np.hanning(LENGTH)
+    return values
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +131,8 @@ def test_the_threshold_gives_the_rate_on_signal_that_it_has_not_seen() -> None:
 
     def scores(count: int) -> np.ndarray:
         vectors = draw.normal(size=(count, 24))
-        return vectors[:, 0] / np.linalg.norm(vectors, axis=1)
+        cosines: np.ndarray = vectors[:, 0] / np.linalg.norm(vectors, axis=1)
+        return cosines
 
     rate = AlarmRate.of_peaks(scores(20_000), hours=10.0)
     for per_hour in (0.5, 2.0):
@@ -149,12 +152,23 @@ def test_what_is_looked_for_does_not_raise_its_own_threshold() -> None:
         AlarmRate.of_peaks([0.1, 0.2], 1.0)
 
 
+def test_windows_of_a_stream_are_encoded_as_those_of_a_gallery(gallery: Gallery) -> None:
+    assert gallery.model is not None
+    draw = np.random.default_rng(5)
+    windows = [noise(draw, length)[:, None].astype(np.float32) for length in (64, 51, 80, 256)]
+    missing = np.full((64, 1), np.nan, dtype=np.float32)
+    vectors = WindowEncoder(gallery.model).embed([*windows, missing])
+    expected = gallery.model.encode([Signal(window, str(n)) for n, window in enumerate(windows)]).embedding
+    np.testing.assert_allclose(vectors[:-1], expected, atol=1e-5)
+    assert np.isnan(vectors[-1]).all()
+
+
 def test_peaks_overlap_no_better_one() -> None:
     stops = np.arange(10, 60, 2)
     scores = np.asarray([0.1 * (n % 7) for n in range(len(stops))])
     best = peaks(stops - 10, stops, scores)
     kept: list[tuple[int, float]] = []
-    for stop, score in sorted(zip(stops, scores, strict=True), key=lambda pair: -pair[1]):
+    for stop, score in sorted(zip(stops.tolist(), scores.tolist(), strict=True), key=lambda pair: -pair[1]):
         if all(abs(stop - other) >= 10 for other, _ in kept):
             kept.append((stop, score))
     assert best == pytest.approx([score for _, score in kept])

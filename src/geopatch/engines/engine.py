@@ -75,8 +75,8 @@ class Embeddings:
             The windows at these positions.
         """
         rows = np.asarray(index, dtype=np.intp)
-        names = (tuple(column[n] for n in rows) for column in (self.ids, self.records))
-        return Embeddings(self.encoder, *names, *(part[rows] for part in (self.start_s, self.stop_s, self.vectors)))
+        ids, records = (tuple(column[n] for n in rows) for column in (self.ids, self.records))
+        return Embeddings(self.encoder, ids, records, self.start_s[rows], self.stop_s[rows], self.vectors[rows])
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,7 @@ def motif_groups(windows: Neighbours, k: int, least: float = 0.0) -> list[tuple[
     radius = max(float(np.median(known)), least)
     sample = np.unique(np.linspace(0, len(windows) - 1, min(SAMPLE, len(windows))).round().astype(np.intp))
     crowd, local = windows.crowd(radius, sample), windows.group_crowd(radius)
-    free, groups = np.ones(len(windows), dtype=np.bool_), []
+    free, groups = np.ones(len(windows), dtype=np.bool_), list[tuple[list[int], list[float]]]()
     while len(groups) < k:
         estimate = np.where(free, np.maximum(crowd * (len(windows) / len(sample)), local), -1.0)
         centres = np.argsort(-estimate, kind="stable")[:CENTRES]
@@ -297,7 +297,7 @@ def lonely(windows: Neighbours, k: int) -> list[tuple[int, int, float]]:
     bound = windows.nearest()
     order = np.argsort(bound.cosine, kind="stable")
     order = order[np.isfinite(bound.cosine[order])]
-    rows, near, cosine = (np.zeros(0, dtype=kind) for kind in (np.intp, np.intp, np.float32))
+    rows, near, cosine = np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.float32)
     for start in range(0, len(order), VERIFIED):
         part = order[start : start + VERIFIED]
         exact = windows.exact(part)

@@ -45,7 +45,7 @@ class Neighbours:
 
     def overlapping(self, rows: Rows, others: Rows | slice) -> npt.NDArray[np.bool_]:
         """Whether windows (R,) overlap others (M,) in time, in one record: (R, M)."""
-        same = self.record[rows, None] == self.record[others]
+        same: npt.NDArray[np.bool_] = self.record[rows, None] == self.record[others]
         same &= self.start_s[rows, None] < self.stop_s[others]
         same &= self.stop_s[rows, None] > self.start_s[others]
         return same

@@ -111,7 +111,7 @@ def _let_followers_go(server: uvicorn.Server, app: Guard) -> None:
         app.stop_following()
         handle_exit(number, frame)
 
-    server.handle_exit = stop  # type: ignore[method-assign]
+    server.handle_exit = stop  # type: ignore[method-assign, assignment]
 
 
 def _end_on_sigterm() -> None:

@@ -84,7 +84,7 @@ class WatchStore:
 
     def streams(self) -> dict[str, StreamState]:
         rows = self._read("SELECT name, run, safe, rate_hz, width, channels FROM stream ORDER BY name")
-        return {row[0]: StreamState(*row[:5], tuple(json.loads(row[5]))) for row in rows}
+        return {row[0]: StreamState(row[0], row[1], row[2], row[3], row[4], tuple(json.loads(row[5]))) for row in rows}
 
     def begin_stream(self, name: str, safe: int, rate_hz: float, width: int, channels: Sequence[str]) -> StreamState:
         with self._writing() as connection:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from geopatch.watching.alarms import AlarmRate
-from geopatch.watching.picking import Match
+from geopatch.watching.picking import StreamMatch
 from geopatch.watching.watch import Watch
 from geopatch.watching.watcher import Watcher
 
-__all__ = ["AlarmRate", "Match", "Watch", "Watcher"]
+__all__ = ["AlarmRate", "StreamMatch", "Watch", "Watcher"]

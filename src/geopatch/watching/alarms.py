@@ -131,4 +131,5 @@ class AlarmRate:
 
 def _nearness(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Grows with the score; what is no nearer than nothing is 0."""
-    return -np.log(np.maximum(1 - np.maximum(scores, 0.0) ** 2, CLOSEST))
+    near: npt.NDArray[np.float64] = -np.log(np.maximum(1 - np.maximum(scores, 0.0) ** 2, CLOSEST))
+    return near

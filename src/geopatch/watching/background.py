@@ -25,7 +25,12 @@ def background(
 
     Windows of the record `apart_from` are left out where there are others: what is looked for happens there.
     """
-    records = [record for record in gallery.records() if record.stop_s - record.start_s >= least_s]
+    passing = None if where is None else set(gallery.embeddings(where).records)
+    records = [
+        record
+        for record in gallery.records()
+        if record.stop_s - record.start_s >= least_s and (passing is None or record.name in passing)
+    ]
     others = [record for record in records if record.name != apart_from]
     draw = np.random.default_rng(SEED)
     chosen = _spread(others or records, min(MOST_RECORDS, max(int(seconds / least_s), 1)), draw)
@@ -47,7 +52,7 @@ def _spread(records: list[Record], count: int, draw: np.random.Generator) -> lis
 
 def _joined(gallery: Gallery, record: str, start_s: float, stop_s: float, where: Filter | None) -> Iterator[Values]:
     """The values that the gallery keeps of a part of a record, cut where some are missing."""
-    parts = [Equal("record", (record,)), Order("start_s", "<", stop_s), Order("stop_s", ">", start_s)]
+    parts: list[Filter] = [Equal("record", (record,)), Order("start_s", "<", stop_s), Order("stop_s", ">", start_s)]
     clock_hz = gallery.about.clock_hz
     values: Values | None = None
     filled = np.zeros(round((stop_s - start_s) * clock_hz), dtype=np.bool_)

@@ -12,7 +12,7 @@ HOLD = 0.25  # of a window's length: so long nothing better may come before a ma
 
 
 @dataclass(frozen=True)
-class Match:
+class StreamMatch:
     """A part of a stream that is like a query.
 
     Parameters
@@ -41,17 +41,17 @@ class Picker:
     threshold: float
     hold: int  # samples
     free_from: int = 0  # where the last match stopped
-    pending: list[Match] = field(default_factory=list)  # windows of one happening that score enough, so far
+    pending: list[StreamMatch] = field(default_factory=list)  # windows of one happening that score enough, so far
 
-    def take(self, start: int, stop: int, score: float) -> Match | None:
+    def take(self, start: int, stop: int, score: float) -> StreamMatch | None:
         """The next window; a match where one is decided now."""
         if score >= self.threshold and start >= self.free_from:
-            self.pending.append(Match(start, stop, score, stop))
+            self.pending.append(StreamMatch(start, stop, score, stop))
         best = self.best
         return self.release(stop) if best is not None and stop - best.stop >= self.hold else None
 
     @property
-    def best(self) -> Match | None:
+    def best(self) -> StreamMatch | None:
         return max(self.pending, key=lambda match: match.score, default=None)
 
     @property
@@ -59,13 +59,13 @@ class Picker:
         """The first sample without which the match that is pending could not be decided again."""
         return min((match.start for match in self.pending), default=None)
 
-    def release(self, decided: int) -> Match | None:
+    def release(self, decided: int) -> StreamMatch | None:
         """The pending match, decided; None where there is none."""
         best, self.pending = self.best, []
         if best is None:
             return None
         self.free_from = best.stop
-        return Match(best.start, best.stop, best.score, decided)
+        return StreamMatch(best.start, best.stop, best.score, decided)
 
 
 def peaks(starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], scores: npt.NDArray[np.float64]) -> list[float]:

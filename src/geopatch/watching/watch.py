@@ -79,7 +79,8 @@ class Watch:
         false_alarms_per_hour : float, default=1.0
             How many alarms an hour are tolerated on signal without the pattern.
         where : str, mapping or Filter, optional
-            Only windows that pass are what the threshold is set on: signal that is known to lack the pattern.
+            Only windows that pass are what the threshold is set on, also those of the query's own record: signal that
+            is known to lack the pattern.
 
         Returns
         -------
@@ -146,7 +147,8 @@ class Watch:
         seconds = BACKGROUND_WINDOWS * self.stride / clock_hz / len(self.lengths)
         least_s = 4 * max(self.lengths) / clock_hz
         scores, hours = list[float](), 0.0
-        for values in background(gallery, seconds, least_s, apart_from=self.signal.record, where=where):
+        own = self.signal.record if where is None else ""
+        for values in background(gallery, seconds, least_s, apart_from=own, where=where):
             windows = [(ends, self._scores(encoder, values, ends, length)) for length, ends in self._ends(values)]
             scores += peaks(*best_of_ends(windows, self.lengths))
             hours += len(values) / clock_hz / 3600

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from geopatch.errors import SignalError
 from geopatch.signal import Signal
-from geopatch.watching.picking import Match, Picker, best_of_ends
+from geopatch.watching.picking import Picker, StreamMatch, best_of_ends
 from geopatch.watching.samples import Samples
 from geopatch.watching.scores import WindowEncoder, ends_between
 from geopatch.watching.spans import AROUND, refined_span
@@ -29,7 +29,7 @@ class Alarm:
 
     watch: str
     stream: str
-    match: Match
+    match: StreamMatch
     start_s: float
     stop_s: float
     grid_start_s: float
@@ -276,7 +276,7 @@ class Watcher:
             stream.next_after[watch] = max(stream.stop, stream.next_after[watch])
         return sorted(alarms, key=lambda alarm: alarm.start_s)
 
-    def _alarm(self, stream: WatchedStream, name: str, match: Match) -> Alarm:
+    def _alarm(self, stream: WatchedStream, name: str, match: StreamMatch) -> Alarm:
         watch, clock_hz = self.watches[name], stream.samples.clock_hz
         side = round(AROUND * (match.stop - match.start))
         low = max(match.start - side, stream.first)
