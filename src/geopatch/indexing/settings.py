@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from geopatch.data.metadata import MetadataTable, PathPattern
-from geopatch.errors import ConfigError, at_least
+from geopatch.data.recording import ANCHORS
+from geopatch.errors import ConfigError, at_least, one_of
 from geopatch.read_options import ReadOptions
 
 
@@ -22,6 +23,7 @@ class IndexSettings:
     table: MetadataTable | None = None
     pattern: PathPattern | None = None
     labels: str | None = None  # the name of the metadata that `default` is trained on
+    anchors: str | None = None  # where marks of a clock come from; None: as they are annotated
     prune: bool = False
     device: str = "auto"
 
@@ -32,6 +34,8 @@ class IndexSettings:
             raise ConfigError(
                 "each recording is one window, or windows have a length: give window_s or whole, not both"
             )
+        if self.anchors is not None:
+            one_of("anchors", self.anchors, ANCHORS)
         if self.overlap is not None:
             at_least("overlap", self.overlap, 0)
             at_least("1 - overlap", 1 - self.overlap, 0.01)
