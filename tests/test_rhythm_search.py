@@ -115,9 +115,7 @@ def test_a_weight_needs_something_to_weigh(tmp_path: Path) -> None:
     plain = GeoPatch(embedding=8, width=16, device="cpu").fit(bare)
     with Gallery.create(tmp_path / "gallery", plain) as made:
         made.add(bare)
-        with pytest.raises(
-            ConfigError, match="clock=0.5 weighs relative tempo, and the model of this gallery has none"
-        ):
+        with pytest.raises(ConfigError, match="weighs relative tempo, and the model of this gallery has none"):
             made.search(bare[0], clock=0.5)
         assert made.search(bare[0], k=1, clock=0.0)[0].rhythm == 0.0
     with pytest.raises(ConfigError, match="clock must lie within 0 and 1"):
