@@ -22,7 +22,7 @@ from geopatch.search.weighing import probes, rhythm_cosines, weighed, with_rhyth
 from geopatch.signal import Signal
 
 LENGTH, AROUND = 256, 8
-EVEN = np.arange(-9, 13) * 100.0
+EVEN = np.arange(-900.0, 1300.0, 100.0)
 EARLY = np.where(EVEN == 100, 60.0, EVEN)  # one beat comes 40 samples early
 RELATIVE = [RHYTHM.index(name) for name in RHYTHM if name not in LEVEL]
 
@@ -183,7 +183,8 @@ def test_what_is_not_known_adds_nothing() -> None:
 
 def unit(*shape: int, seed: int = 0) -> npt.NDArray[np.float32]:
     drawn = np.random.default_rng(seed).normal(size=shape)
-    return (drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)).astype(np.float32)
+    vectors: npt.NDArray[np.float32] = (drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)).astype(np.float32)
+    return vectors
 
 
 @pytest.mark.parametrize("clock", [0.0, 0.3, 0.7, 1.0])

@@ -215,9 +215,9 @@ def _front_end(gallery: Gallery) -> FrontEnd:
 
 def _check_settings(settings: IndexSettings, front: FrontEnd) -> None:
     """Refuse settings that the gallery was not made with."""
-    wanted = {"window_s": settings.window_s, "overlap": settings.overlap, "band_hz": settings.band_hz}
+    wanted: dict[str, Any] = {"window_s": settings.window_s, "overlap": settings.overlap, "band_hz": settings.band_hz}
     wanted |= {"anchors": settings.anchors}
-    has = {"window_s": front.window_s, "overlap": front.overlap or OVERLAP, "band_hz": front.band_hz}
+    has: dict[str, Any] = {"window_s": front.window_s, "overlap": front.overlap or OVERLAP, "band_hz": front.band_hz}
     has |= {"anchors": front.anchors}
     for name, value in wanted.items():
         if value is not None and value != has[name]:
