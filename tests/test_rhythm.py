@@ -22,7 +22,7 @@ from geopatch.search.weighing import probes, rhythm_cosines, weighed, with_rhyth
 from geopatch.signal import Signal
 
 LENGTH, AROUND = 256, 8
-EVEN = np.arange(-900.0, 1300.0, 100.0)
+EVEN = np.arange(-900, 1300, 100).astype(np.float64)
 EARLY = np.where(EVEN == 100, 60.0, EVEN)  # one beat comes 40 samples early
 RELATIVE = [RHYTHM.index(name) for name in RHYTHM if name not in LEVEL]
 
