@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from geopatch.search.weighing import probes, rhythm_cosines, weighed, with_rhyth
 from geopatch.signal import Signal
 
 LENGTH, AROUND = 256, 8
-EVEN = np.arange(-9, 13) * 100.0
+EVEN = np.arange(-900, 1300, 100).astype(np.float64)
 EARLY = np.where(EVEN == 100, 60.0, EVEN)  # one beat comes 40 samples early
 RELATIVE = [RHYTHM.index(name) for name in RHYTHM if name not in LEVEL]
 
@@ -40,7 +41,7 @@ def drawn(seed: int, count: int = 30) -> Floats:
 
 def naive(anchors: Sequence[float], length: int) -> dict[str, float]:
     """Interval by interval."""
-    spans = list(zip(anchors[:-1], anchors[1:], strict=True))
+    spans = list(itertools.pairwise(anchors))
     touching = [n for n, (start, stop) in enumerate(spans) if stop > 0 and start < length]
     first, last = max(touching[0] - AROUND, 0), min(touching[-1] + AROUND, len(spans) - 1)
     logs = {n: float(np.log(spans[n][1] - spans[n][0])) for n in range(first, last + 1)}
@@ -97,7 +98,9 @@ def test_neither_the_rate_nor_the_order_of_anchors_matters() -> None:
     turned = replace(signal, anchors=np.random.default_rng(1).permutation(drawn(0) + 200))
     half = signal.at_rate(50.0)
     own, other, slow = (stack([one], surroundings=AROUND).rhythm for one in (signal, turned, half))
-    assert own is not None and other is not None and slow is not None
+    assert own is not None
+    assert other is not None
+    assert slow is not None
     assert torch.equal(own, other)
     assert torch.allclose(own[:, RELATIVE], slow[:, RELATIVE], atol=1e-5)
 
@@ -143,7 +146,8 @@ def test_a_window_of_a_window_knows_as_much() -> None:
     signal = Signal.from_array(np.random.default_rng(0).normal(size=2000), anchors=np.cumsum(drawn(0, 40) % 50 + 20))
     once, twice = signal.window(700, 900), signal.window(600, 1000).window(100, 300)
     own, other = (stack([one], surroundings=AROUND).rhythm for one in (once, twice))
-    assert own is not None and other is not None
+    assert own is not None
+    assert other is not None
     assert torch.allclose(own, other, atol=1e-6)
 
 
@@ -179,7 +183,8 @@ def test_what_is_not_known_adds_nothing() -> None:
 
 def unit(*shape: int, seed: int = 0) -> npt.NDArray[np.float32]:
     drawn = np.random.default_rng(seed).normal(size=shape)
-    return (drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)).astype(np.float32)
+    vectors: npt.NDArray[np.float32] = (drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)).astype(np.float32)
+    return vectors
 
 
 @pytest.mark.parametrize("clock", [0.0, 0.3, 0.7, 1.0])

@@ -137,7 +137,8 @@ def _patch_tempo(tempo: Tensor | None, source: Tensor, scaffold: Scaffold) -> Te
         return source.new_zeros((*scaffold.valid.shape, TEMPO_COLUMNS))
     inside = scaffold.inside[..., None]  # (B, K, L, 1)
     views = _at(tempo, scaffold.positions.flatten(1)).unflatten(1, scaffold.positions.shape[1:])
-    return (views * inside).sum(2) / inside.sum(2).clamp(min=1)
+    means: Tensor = (views * inside).sum(2) / inside.sum(2).clamp(min=1)
+    return means
 
 
 def _index(scaffold: Scaffold) -> Tensor:

@@ -96,7 +96,8 @@ def _known_logs(intervals: Columns, around: Mask) -> Columns:
     """Logs of the intervals of the surroundings, NaN where anchors are missing."""
     with np.errstate(invalid="ignore", divide="ignore"):
         logs = np.log(np.where(around, intervals, np.nan))
-        return np.where(logs - _median(logs)[:, None] > np.log(GAP), np.nan, logs)
+        known: Columns = np.where(logs - _median(logs)[:, None] > np.log(GAP), np.nan, logs)
+    return known
 
 
 def _intervals(
@@ -121,13 +122,14 @@ def _intervals(
     return stop - start, touching, np.where(ending.any(1, keepdims=True), ending, touching), around
 
 
-def _count(values: Columns) -> Columns:
-    return np.maximum((~np.isnan(values)).sum(1), 1)
+def _count(values: Columns) -> npt.NDArray[np.int64]:
+    count: npt.NDArray[np.int64] = np.maximum((~np.isnan(values)).sum(1), 1)
+    return count
 
 
 def _mean(values: Columns) -> Columns:
     """Over what is known; NaN where nothing is."""
-    mean = np.where(np.isnan(values), 0.0, values).sum(1) / _count(values)
+    mean: Columns = np.where(np.isnan(values), 0.0, values).sum(1) / _count(values)
     return np.where(np.isnan(values).all(1), np.nan, mean)
 
 
@@ -139,4 +141,5 @@ def _least(values: Columns) -> Columns:
 def _median(values: Columns) -> Columns:
     ordered = np.sort(values, axis=1)  # NaN comes last
     count, rows = _count(values), np.arange(len(values))
-    return (ordered[rows, (count - 1) // 2] + ordered[rows, count // 2]) / 2
+    median: Columns = (ordered[rows, (count - 1) // 2] + ordered[rows, count // 2]) / 2
+    return median

@@ -27,6 +27,11 @@ NAMES_SHOWN = 3
 @click.option("--whole", is_flag=True, help="Make each recording one window.")
 @click.option("--overlap", type=float, help="Share of a window that the next one repeats.  [default: 0.5]")
 @click.option("--band-hz", type=(float, float), metavar="LOW HIGH", help="Filter recordings and queries to this band.")
+@click.option(
+    "--anchors",
+    type=click.Choice(("annotated", "detected", "auto", "none")),
+    help="Marks of a clock: as files bring them (annotated), detected, or detected where there are none (auto).",
+)
 @metadata_flags
 @click.option("--labels", metavar="COLUMN", help="Metadata that says what is alike: trains a half beside the kernels.")
 @click.option("--prune", is_flag=True, help="Remove what came from files that are gone.")
@@ -42,6 +47,7 @@ def command(
     whole: bool,
     overlap: float | None,
     band_hz: tuple[float, float] | None,
+    anchors: str | None,
     metadata: Path | None,
     pattern: str | None,
     labels: str | None,
@@ -70,6 +76,7 @@ def command(
         whole=whole,
         overlap=overlap,
         band_hz=band_hz,
+        anchors=anchors,
         table=None if metadata is None else MetadataTable.read(metadata),
         pattern=None if pattern is None else PathPattern(pattern),
         labels=labels,

@@ -22,7 +22,7 @@ FILLED_FROM_DATA = ("channels", "length", "patch_count", "bands")
 OF_KERNELS = {  # what fixed kernels alone look at
     "model_": (
         *("halves", "prior_windows", "amplitude", "patch_length", "max_patches", "patch_budget", "stride"),
-        *("width", "embedding"),
+        *("width", "embedding", "clock_share", "rhythm", "surroundings"),
     ),
     "train_": ("warp", "shift", "amplitude", "noise", "robust_to"),
 }

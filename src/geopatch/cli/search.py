@@ -161,7 +161,7 @@ def _part(gallery: Gallery, path: Path, signal: Signal, start: str | None, stop:
     from geopatch.search.moments import seconds_between
 
     front = FrontEnd.of(gallery.model) or FrontEnd()
-    signal = front.framed(signal).at_rate(gallery.about.rate_hz)
+    signal = front.anchored(front.framed(signal)).at_rate(gallery.about.rate_hz)
     if start is None and stop is None:
         return signal
     last = signal.duration_s if stop is None else stop

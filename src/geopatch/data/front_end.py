@@ -35,6 +35,8 @@ class FrontEnd:
         How sound becomes frames; None where recordings are no sound.
     shortest_s, longest_s : float, optional
         Seconds of the shortest and the longest window, where there are windows at several lengths.
+    anchors : {"annotated", "detected", "auto", "none"}, default="annotated"
+        Where the anchors of recordings come from; "auto" detects those of recordings that bring none.
     """
 
     window_s: float | None = None
@@ -43,6 +45,7 @@ class FrontEnd:
     audio: AudioConfig | None = None
     shortest_s: float | None = None
     longest_s: float | None = None
+    anchors: str = "annotated"
 
     @property
     def levels_s(self) -> tuple[float, ...]:
@@ -127,7 +130,7 @@ class FrontEnd:
             For `Gallery.add_recording`.
         """
         length_s = duration_s if self.window_s is None else self.window_s
-        return WindowConfig(rate_hz or 1.0, length_s, self.overlap, self.band_hz)
+        return WindowConfig(rate_hz or 1.0, length_s, self.overlap, self.band_hz, self.anchors)
 
     def framed(self, signal: Signal) -> Signal:
         """Sound as frames; anything else as it is.
@@ -164,8 +167,25 @@ class FrontEnd:
         signal = self.framed(recording.signal)
         return recording if signal is recording.signal else Recording(signal, recording.subject)
 
+    def anchored(self, signal: Signal) -> Signal:
+        """A signal with anchors detected, where recordings have theirs so and it brings none.
+
+        Parameters
+        ----------
+        signal : Signal
+            A recording, as `framed` returns it.
+
+        Returns
+        -------
+        Signal
+            The same signal; cut parts from it afterwards, so that they keep the anchors round them.
+        """
+        if self.anchors not in ("detected", "auto") or signal.anchors is not None:
+            return signal
+        return Recording(signal, signal.id).anchored(self.anchors).signal
+
     def query(self, signal: Signal) -> Signal:
-        """A signal to search by, as windows are made: sound as frames, within the band.
+        """A signal to search by, as windows are made: sound as frames, with anchors, within the band.
 
         Parameters
         ----------
@@ -177,7 +197,7 @@ class FrontEnd:
         Signal
             The same at the front end's band; its rate and channels are the gallery's matter.
         """
-        framed = self.framed(signal)
+        framed = self.anchored(self.framed(signal))
         return framed if self.band_hz is None else band_passed(framed, *self.band_hz)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -133,7 +134,7 @@ def _marked(path: Path, signal: Signal, wfdb: Any) -> Recording:
     texts = np.asarray([text.rstrip("\x00") for text in notes.aux_note], dtype=str)
     rhythms = (symbols == "+") & np.char.startswith(texts, "(")
     return Recording(
-        signal,
+        replace(signal, anchors=samples[beats].astype(np.float64)),
         path.name,
         samples[beats],
         symbols[beats],

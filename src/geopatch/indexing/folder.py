@@ -40,6 +40,7 @@ def index(
     whole: bool = False,
     overlap: float | None = None,
     band_hz: tuple[float, float] | None = None,
+    anchors: str | None = None,
     metadata: str | Path | None = None,
     metadata_from_path: str | None = None,
     labels: str | None = None,
@@ -75,6 +76,9 @@ def index(
         The share of a window that the next one repeats; by default 0.5, and then as the gallery has it.
     band_hz : tuple of float, optional
         Low and high end of the band that recordings, and queries, are filtered to.
+    anchors : {"annotated", "detected", "auto", "none"}, optional
+        Where the marks of a clock come from, by which rhythm counts beside shape: those that files bring (the default,
+        or as the gallery has it), or beats, onsets and peaks that are detected, with "auto" where a file brings none.
     metadata : path, optional
         A table with a row for each recording, found by the recording's name or its file's.
     metadata_from_path : str, optional
@@ -134,6 +138,7 @@ def index(
         whole=whole,
         overlap=overlap,
         band_hz=band_hz,
+        anchors=anchors,
         table=None if metadata is None else MetadataTable.read(metadata),
         pattern=None if metadata_from_path is None else PathPattern(metadata_from_path),
         labels=labels,
@@ -233,6 +238,7 @@ def _check_settings(settings: IndexSettings, front: FrontEnd) -> None:
         "longest_s": front.longest_s or front.window_s,
         "overlap": front.overlap or OVERLAP,
         "band_hz": front.band_hz,
+        "anchors": front.anchors,
     }
     for name, value in has.items():
         wanted = getattr(settings, name)

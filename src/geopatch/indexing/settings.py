@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from geopatch.data.metadata import MetadataTable, PathPattern
-from geopatch.errors import ConfigError, at_least
+from geopatch.data.recording import ANCHORS
+from geopatch.errors import ConfigError, at_least, one_of
 from geopatch.read_options import ReadOptions
 
 LENGTHS = ("shortest_s", "window_s", "longest_s")
@@ -27,6 +28,7 @@ class IndexSettings:
     table: MetadataTable | None = None
     pattern: PathPattern | None = None
     labels: str | None = None  # the name of the metadata that `default` is trained on
+    anchors: str | None = None  # where marks of a clock come from; None: as they are annotated
     prune: bool = False
     device: str = "auto"
 
@@ -36,6 +38,8 @@ class IndexSettings:
             name = next(name for name, value in lengths.items() if value is not None)
             raise ConfigError(f"each recording is one window, or windows have a length: give {name} or whole, not both")
         check_levels(self.window_s, self.shortest_s, self.longest_s)
+        if self.anchors is not None:
+            one_of("anchors", self.anchors, ANCHORS)
         if self.overlap is not None:
             at_least("overlap", self.overlap, 0)
             at_least("1 - overlap", 1 - self.overlap, 0.01)

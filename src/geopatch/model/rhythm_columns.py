@@ -56,7 +56,8 @@ class RhythmColumns(nn.Module):
         order = torch.tensor(HARMONICS, device=own.device, dtype=own.dtype)
         height = 1 / order / order.square().reciprocal().sum().sqrt()
         waves = torch.cat([height * (order * angle).cos(), height * (order * angle).sin()], dim=-1)
-        return (waves.nan_to_num() / max(len(self.columns), 1) ** 0.5).flatten(1)
+        vectors: Tensor = (waves.nan_to_num() / max(len(self.columns), 1) ** 0.5).flatten(1)
+        return vectors
 
     def beside(self, embedding: Tensor, rhythm: Tensor | None) -> Tensor:
         """Unit vectors (B, D) of windows with the columns at their end."""

@@ -41,8 +41,8 @@ def probes(vectors: Floats, clock: float | None, width: int) -> Floats:
     shape, rhythm = _parts(vectors, width)
     own = [share * part / _squares(part) for share, part in ((1 - clock, shape), (clock, rhythm))]
     probe = _unit(np.concatenate(own, axis=1))
-    lost = ~probe.any(1)  # rhythm alone, and none is known
-    return np.where(lost[:, None], vectors, probe)
+    lost = ~probe.any(axis=1, keepdims=True)  # rhythm alone, and none is known
+    return np.where(lost, vectors, probe)
 
 
 def rhythm_cosines(queries: Numbers, vectors: Numbers, width: int) -> Numbers:
@@ -60,7 +60,8 @@ def with_rhythm_of(vectors: Floats, others: Floats, width: int) -> Floats:
         return vectors
     drawn = others[np.random.default_rng(0).integers(len(others), size=len(vectors)), -width:]
     rest = np.sqrt(np.maximum(1 - _squares(drawn, least=0.0), 0.0))
-    return np.concatenate([rest * _unit(vectors[:, :-width]), drawn], axis=1).astype(vectors.dtype)
+    mixed: Floats = np.concatenate([rest * _unit(vectors[:, :-width]), drawn], axis=1).astype(vectors.dtype)
+    return mixed
 
 
 def _parts(vectors: Floats, width: int) -> tuple[Floats, Floats]:
