@@ -132,7 +132,7 @@ def survey_files(files: Sequence[InputFile], reader: Reader, listener: Listener)
     channels, width = _common_channels(every, settings.reading.channels)
     fitting = [sketch for sketch in every if fits(sketch, channels, width)]
     anchors = settings.anchors or FrontEnd.anchors
-    front = FrontEnd(settings.window_s, settings.overlap or OVERLAP, settings.band_hz, reader.audio, anchors)
+    front = FrontEnd(settings.window_s, settings.overlap or OVERLAP, settings.band_hz, reader.audio, anchors=anchors)
     _say(listener, len(files), len(sketches), rate_hz, channels, width, front, fitting)
     front = _with_length(front, fitting[:SURVEY_FILES], rate_hz, settings, listener)
     front = _with_levels(front, settings, listener)
