@@ -2,8 +2,8 @@
 
 With labels, windows of groups (patients, devices, or else records) that were left out must find their like; relative
 tempo counts for what finds most of them. Without labels, a view of a window must find that window, its anchors moved as
-the view moves it: relative tempo counts for as much as such searches bear, so that a search can weigh it. Where it only
-costs, it is left out, and the encoder is the one that there would be without it.
+the view moves it: relative tempo counts for little where such searches bear it, so that a search can weigh it more.
+Where it only costs, it is left out, and the encoder is the one that there would be without it.
 """
 
 from __future__ import annotations
@@ -164,9 +164,9 @@ def _helpful(recall: dict[str, float]) -> str:
 
 
 def _harmless(recall: dict[str, float]) -> str:
-    """The largest share of all columns that costs next to nothing; a single one would tell windows like a name."""
-    borne = [f"{share:g} all" for share in SHARES if recall[f"{share:g} all"] >= recall[NONE] - LARGEST_LOSS]
-    return borne[-1] if borne else NONE
+    """The least share of all columns, where it costs next to nothing: a search can say that it counts for more."""
+    least = f"{SHARES[0]:g} all"
+    return least if recall[least] >= recall[NONE] - LARGEST_LOSS else NONE
 
 
 def _recall(searches: Sequence[_Search], columns: tuple[str, ...], share: float) -> float:
