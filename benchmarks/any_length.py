@@ -76,6 +76,7 @@ def gesture(data: Path) -> Source:
     series = [
         (signal.values.astype(float), str(label))
         for one in sets
+        if one.labels is not None
         for signal, label in zip(one.signals, one.labels, strict=True)
     ]
     first = sorted({label for _, label in series})[:2]
@@ -151,7 +152,8 @@ def walks(data: Path) -> Source:
     def event(draw: np.random.Generator, samples: int) -> Values:
         phase = np.linspace(0, 1, samples)
         waves = [np.sin(2 * np.pi * (turns * phase + draw.uniform())) for turns in draw.uniform(0.5, 5.0, 3)]
-        return np.sin(np.pi * phase[:, None]) ** 2 * np.stack(waves, axis=1) * draw.uniform(0.5, 1.5, 3)
+        shape: Values = np.sin(np.pi * phase[:, None]) ** 2 * np.stack(waves, axis=1) * draw.uniform(0.5, 1.5, 3)
+        return shape
 
     def pattern(n: int, length_s: float) -> Values:
         """Several events one after the other, each of some seconds."""
@@ -222,7 +224,8 @@ def archive(source: Source, hours: float, noise: float, uneven: bool, copies: in
             places[one].append(Copy(record, start / source.rate_hz, (start + len(values)) / source.rate_hz))
     records = records + noise * spread * draw.normal(size=records.shape)
     signals = [
-        Signal(values, f"record{n}", source.rate_hz, source.channels, units=None) for n, values in enumerate(records)
+        Signal(values.astype(np.float32), f"record{n}", source.rate_hz, source.channels)
+        for n, values in enumerate(records)
     ]
     queries = {one: Signal(values, "query", source.rate_hz, source.channels) for one, values in motifs.items()}
     return Archive(signals, queries, places)
@@ -387,16 +390,26 @@ def measure(source: Source, arguments: argparse.Namespace, noise: float, uneven:
         settings |= {"shortest_s": min(source.motifs) * source.window_s, "longest_s": source.longest * source.window_s}
     with geopatch.index(made.signals, place, **settings) as gallery:
         indexing_s, info = time.perf_counter() - start, gallery.info()
-        size = {"windows": info.windows, "gallery_mb": info.bytes / 1e6, "indexing_s": round(indexing_s, 1)}
-        config = {"level_factor": front_end.LEVEL_FACTOR, "overlap": gallery.front_end.overlap}
+        size: dict[str, Any] = {
+            "windows": info.windows,
+            "gallery_mb": info.bytes / 1e6,
+            "indexing_s": round(indexing_s, 1),
+        }
+        assert gallery.front_end is not None
+        config: dict[str, Any] = {"level_factor": front_end.LEVEL_FACTOR, "overlap": gallery.front_end.overlap}
         gallery.search(made.queries[1.0], k=3)  # loads the model
         for length in arguments.lengths or source.motifs:
             for method, search in methods_of(gallery, made, length, arguments).items():
                 begin = time.perf_counter()
                 hits = search()
                 seconds = time.perf_counter() - begin
-                setting = {"source": source.name, "hours": arguments.hours, "noise": noise, "uneven": uneven}
-                scores = judged(hits, made.copies[length])
+                setting: dict[str, Any] = {
+                    "source": source.name,
+                    "hours": arguments.hours,
+                    "noise": noise,
+                    "uneven": uneven,
+                }
+                scores: dict[str, Any] = judged(hits, made.copies[length])
                 yield Row(
                     **setting,
                     length=length,

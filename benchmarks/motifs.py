@@ -16,7 +16,9 @@ import json
 import os
 import resource
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import wfdb
@@ -28,6 +30,7 @@ from geopatch.version import __version__
 ECTOPIC = frozenset("VEAaJSejnF!")
 RATE_HZ = 128.0
 DEPTHS = (20, 100, 500)
+T = TypeVar("T")
 
 
 def main() -> None:
@@ -122,7 +125,7 @@ def discords(data: Path, record: str, ectopic: dict[str, np.ndarray]) -> dict[st
     stumpy.stump(values[: 4 * length], length)  # compiled
     took, cpu, profile = timed(lambda: stumpy.stump(values, length))
     distance = np.where(np.isfinite(profile[:, 0].astype(float)), profile[:, 0].astype(float), -1.0)
-    places, free = [], np.ones(len(distance), dtype=bool)
+    places, free = list[tuple[str, float, float]](), np.ones(len(distance), dtype=bool)
     for start in np.argsort(-distance):
         if free[start] and len(places) < 100:
             places.append((record, start / RATE_HZ, (start + length) / RATE_HZ))
@@ -133,7 +136,8 @@ def discords(data: Path, record: str, ectopic: dict[str, np.ndarray]) -> dict[st
     return {**facts, "seconds": took, "cpu_s": cpu, **factors(ectopic, places, base)}
 
 
-def timed(work):  # type: ignore[no-untyped-def]
+def timed(work: Callable[[], T]) -> tuple[float, float, T]:
+    """Seconds, CPU seconds, and what came of it."""
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
     result = work()
     after = resource.getrusage(resource.RUSAGE_SELF)

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -89,12 +90,15 @@ def replay(arguments: argparse.Namespace) -> list[dict[str, object]]:
     return rows
 
 
-def totals(counts: dict[str, dict]) -> dict:
+Counts = dict[str, Any]  # of what a watch has seen and said
+
+
+def totals(counts: dict[str, Counts]) -> Counts:
     whole = {key: sum(one[key] for one in counts.values()) for key in ("planted", "recalled", "false", "false_at_V")}
     return {**whole, "errors": [error for one in counts.values() for error in one["errors"]]}
 
 
-def summary(count: dict, hours: float) -> dict[str, object]:
+def summary(count: Counts, hours: float) -> dict[str, object]:
     return {
         "planted": count["planted"],
         "recall": count["recalled"] / max(count["planted"], 1),
@@ -105,7 +109,7 @@ def summary(count: dict, hours: float) -> dict[str, object]:
 
 
 def stream(
-    model: GeoPatch, watches: dict[str, Watch], data: Path, name: str, seed: int, counts: dict[str, dict]
+    model: GeoPatch, watches: dict[str, Watch], data: Path, name: str, seed: int, counts: dict[str, Counts]
 ) -> float:
     """Replay one record with copies of every pattern in it; hours of it."""
     signal, draw = read(data, name), np.random.default_rng(seed)
@@ -166,7 +170,8 @@ def read(data: Path, name: str) -> Signal:
 
 def ventricular(data: Path, name: str) -> np.ndarray:
     marks = wfdb.rdann(str(data / name), "atr")
-    return np.asarray([sample for sample, one in zip(marks.sample, marks.symbol, strict=True) if one == "V"]) / marks.fs
+    places = [sample for sample, one in zip(marks.sample, marks.symbol, strict=True) if one == "V"]
+    return np.asarray(places, dtype=float) / float(marks.fs)
 
 
 def first_beat(data: Path, name: str) -> Span | None:

@@ -110,9 +110,9 @@ class Memory:
     def embeddings(self, where: Filter | None = None) -> Embeddings:
         entries = list(self.scan(1, where))
         ids, records = (tuple(getattr(entry, name)[0] for entry in entries) for name in ("ids", "records"))
-        places = (np.asarray([getattr(entry, name)[0] for entry in entries]) for name in ("start_s", "stop_s"))
+        start_s, stop_s = (np.asarray([getattr(entry, name)[0] for entry in entries]) for name in ("start_s", "stop_s"))
         vectors = [entry.embedding for entry in entries] or [np.zeros((0, self.about.widths.embedding), np.float32)]
-        return Embeddings(self.about.encoder, ids, records, *places, np.concatenate(vectors))
+        return Embeddings(self.about.encoder, ids, records, start_s, stop_s, np.concatenate(vectors))
 
     def sample(self, count: int) -> tuple[str, ...]:
         return tuple(self.held)[:: -(-len(self.held) // count) or 1]

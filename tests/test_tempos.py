@@ -275,7 +275,7 @@ def test_drift_within_the_radius_keeps_the_hit(scorer: str) -> None:
     for seed in range(6):
         entries = entries_of(40, seed)
         ranking, near = compared(entries, options)
-        certify = _certify(ranking, near, options, 0)
+        certify = _certify(ranking, near, options, 0, None)
         assert len(set(ranking.tempo.tolist())) > 1
         for row in ranking.rows[:4]:
             certificate = certify(entries.ids[row])
