@@ -223,12 +223,13 @@ def archive(source: Source, hours: float, noise: float, uneven: bool, copies: in
             )
             places[one].append(Copy(record, start / source.rate_hz, (start + len(values)) / source.rate_hz))
     records = records + noise * spread * draw.normal(size=records.shape)
-    signals = [
-        Signal(values.astype(np.float32), f"record{n}", source.rate_hz, source.channels)
-        for n, values in enumerate(records)
-    ]
-    queries = {one: Signal(values, "query", source.rate_hz, source.channels) for one, values in motifs.items()}
+    signals = [made_signal(source, values, f"record{n}") for n, values in enumerate(records)]
+    queries = {one: made_signal(source, values, "query") for one, values in motifs.items()}
     return Archive(signals, queries, places)
+
+
+def made_signal(source: Source, values: Values, id: str) -> Signal:
+    return Signal(values.astype(np.float32), id, source.rate_hz, source.channels)
 
 
 def _room(draw: np.random.Generator, free: list[list[tuple[int, int]]], length: int) -> tuple[int, int]:
