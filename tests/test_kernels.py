@@ -22,7 +22,7 @@ from geopatch.kernels import fitting
 from geopatch.kernels.bank import FEATURES, GROUPS, TOKEN_FEATURES, TRIPLES
 from geopatch.kernels.fitting import KernelFit, Views
 from geopatch.kernels.half import KernelHalf, resampled
-from geopatch.kernels.moments import SHRINKAGE, Moments, directions, leading_basis
+from geopatch.kernels.moments import GRAM_SAMPLES, SHRINKAGE, Moments, directions, leading_basis, streamed_basis
 from geopatch.kernels.prior import FeaturePrior, LowRank, Prior, known_share
 from geopatch.model.encoder import Encoder
 from geopatch.patches import WindowBatch, stack
@@ -136,6 +136,13 @@ def test_more_directions_than_there_are_stay_zero() -> None:
     map = directions(drift, between, 5)
     assert map.shape == (3, 5)
     assert (map.abs().sum(0) > 0).tolist() == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("size", [60, GRAM_SAMPLES + 60])
+def test_a_basis_of_samples_that_come_in_parts_is_that_of_all(size: int) -> None:
+    samples = torch.randn(size, 40, generator=torch.Generator().manual_seed(3)) * torch.linspace(4, 0.1, 40)
+    whole, streamed = leading_basis(samples, 5), streamed_basis(iter(samples.split(50)), size, 5)
+    torch.testing.assert_close(streamed, whole, atol=2e-3, rtol=0)  # 16 bits
 
 
 def test_the_leading_basis_spans_what_varies_most() -> None:

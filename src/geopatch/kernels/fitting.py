@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from geopatch.kernels.band_tokens import band_features, leading_directions
-from geopatch.kernels.bank import FEATURES, TOKEN_FEATURES, copies, draw_mixes
+from geopatch.kernels.bank import TOKEN_FEATURES, copies, draw_mixes
 from geopatch.kernels.half import KernelHalf, resampled, spans_round, token_features, token_spans
 from geopatch.kernels.labelled import labelled_directions
-from geopatch.kernels.moments import Moments, directions, leading_basis
+from geopatch.kernels.moments import Moments, directions, leading_basis, streamed_basis
 from geopatch.kernels.prior import FeaturePrior, general_prior, known_share
 from geopatch.kernels.transform import features, learn_bias, span_features
 from geopatch.patches import LazyWindows, WindowBatch
@@ -186,8 +186,11 @@ def start(
     count = min(max(min(SAMPLE_VIEWS, views.total or VIEWS) // len(batch), MIN_VIEWS), MAX_VIEWS // 2)
     del shares
     parts = (views.draw(rows, count).windows for rows in _batches(batch, max(batch_views(half) // count, 1)))
-    samples = _features_of(half, parts, len(batch) * count).sub_(mean).div_(scale)
-    basis = leading_basis(_with_prior(samples, prior.features, scale, known), RANK)
+    samples = (half_features(half, part).sub_(mean).div_(scale) for part in parts)
+    if known:
+        basis = leading_basis(_with_prior(torch.cat(list(samples)), prior.features, scale, known), RANK)
+    else:
+        basis = streamed_basis(samples, len(batch) * count, RANK)
     token_mean, token_scale = _token_scale(half, batch.lengths[:TOKEN_WINDOWS], clean[:TOKEN_WINDOWS], known)
     return KernelFit(
         mean,
@@ -262,16 +265,6 @@ def half_features(half: KernelHalf, windows: WindowBatch) -> Tensor:
     return features(
         copies(windows.values.transpose(1, 2).contiguous(), half.layout), half.mixes, half.bias, half.layout
     )
-
-
-def _features_of(half: KernelHalf, parts: Iterable[WindowBatch], count: int) -> Tensor:
-    """The features of `count` windows in one tensor, filled in place: two copies would not fit into small memory."""
-    shares = torch.empty((count, FEATURES), device=half.bias.device)
-    first = 0
-    for part in parts:
-        shares[first : first + len(part)] = half_features(half, part)
-        first += len(part)
-    return shares
 
 
 def shuffled(count: int, seed: int) -> Tensor:

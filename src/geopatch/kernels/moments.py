@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -105,14 +106,32 @@ def leading_basis(samples: Tensor, width: int) -> Tensor:
         kept = value > value[0] * RANK_TOLERANCE
         basis = samples.mT @ (vector[:, kept] / value[kept].sqrt())
     else:
-        covariance = samples.mT @ samples
-        generator = torch.Generator().manual_seed(0)
-        start = torch.randn(samples.shape[1], width, generator=generator).to(samples)
-        basis = torch.linalg.qr(start).Q
-        for _ in range(ROUNDS):
-            basis = torch.linalg.qr(covariance @ basis).Q
-    rounded: Tensor = basis.half().float().contiguous()
-    return rounded
+        basis = _leading_of(samples.mT @ samples, width)
+    return _rounded(basis)
+
+
+def streamed_basis(parts: Iterable[Tensor], size: int, width: int) -> Tensor:
+    """The leading directions (F, r) of so many samples that come in parts (M, F), as `leading_basis` has them."""
+    if size <= GRAM_SAMPLES:
+        return leading_basis(torch.cat(list(parts)), width)
+    covariance: Tensor | None = None
+    for part in parts:
+        covariance = part.mT @ part if covariance is None else covariance.addmm_(part.mT, part)
+    assert covariance is not None, "there are samples"
+    return _rounded(_leading_of(covariance, width))
+
+
+def _leading_of(covariance: Tensor, width: int) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(len(covariance), width, generator=generator).to(covariance)
+    basis: Tensor = torch.linalg.qr(start).Q
+    for _ in range(ROUNDS):
+        basis = torch.linalg.qr(covariance @ basis).Q
+    return basis
+
+
+def _rounded(basis: Tensor) -> Tensor:
+    return basis.half().float().contiguous()
 
 
 def directions(drift: Tensor, between: Tensor, count: int, shrinkage: float = SHRINKAGE) -> Tensor:
