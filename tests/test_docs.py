@@ -138,12 +138,10 @@ def test_commands_run(page: Path, workspace: Path, monkeypatch: pytest.MonkeyPat
         Gallery.create("ecg", GeoPatch.load("model", device="cpu")).close()
     monkeypatch.setattr(fitting, "VIEWS", 2000)
     monkeypatch.setattr(fitting, "SAMPLE_VIEWS", 1000)
-    first_screen = (
-        ("demo --recordings", "index recordings --out", "motifs", "anomalies") if page.name == "README.md" else ()
-    )
+    more = ("demo --recordings", "index recordings --out", "motifs", "anomalies") if page.name == "README.md" else ()
     for words in commands(page):
         if (
-            " ".join(words).startswith((*RUN, *first_screen)) and "refit" not in words
+            " ".join(words).startswith((*RUN, *more)) and "refit" not in words
         ):  # which takes long, and has tests of its own
             main(words)  # what a user can cure is a SystemExit
     if page.name == "README.md":
