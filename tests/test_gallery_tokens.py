@@ -64,15 +64,15 @@ def place(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "gallery"))
 
 
-def recall(gallery: Gallery, entries: Entries, where: str | None = None) -> float:
+def recall(gallery: Gallery, entries: Entries, where: str | None = None, reach: float = 1.0) -> float:
     """The share of the true nearest that is in the shortlist."""
     queries = unit_entries([f"q{n}" for n in range(20)], seed=77)
-    near = gallery.token_shortlist(queries.tokens, queries.valid, K, where)
+    near = gallery.token_shortlist(queries.tokens, queries.valid, K, where, reach)
     passes = as_filter(where)
     some = entries.take([n for n in range(len(entries)) if passes is None or passes.matches(entries.fields(n))])
     shares = []
     for n, one in enumerate(near):
-        scores = maxsims(queries.tokens[n][queries.valid[n]], some.tokens, some.valid)
+        scores = maxsims(queries.tokens[n][queries.valid[n]], some.tokens, some.valid, reach)
         truth = {some.ids[place] for place in np.argsort(-scores)[:K]}
         shares.append(len(set(one.ids) & truth) / len(truth))
     return float(np.mean(shares))
@@ -81,6 +81,7 @@ def recall(gallery: Gallery, entries: Entries, where: str | None = None) -> floa
 def test_the_index_finds_what_comparing_finds(place: Path, entries: Entries) -> None:
     with Gallery.open(place, read_only=True) as gallery:
         assert recall(gallery, entries) > 0.95
+        assert recall(gallery, entries, reach=0.25) > 0.95
         near = gallery.token_shortlist(entries.tokens[:3], entries.valid[:3], 5)
     for n, one in enumerate(near):
         rows = [IDS.index(id) for id in one.ids]
@@ -100,9 +101,9 @@ def test_the_index_is_used_and_nothing_it_covers_is_read_into_memory(
     compared: list[int] = []
     by_tokens = TokenBlock._by_tokens
 
-    def counted(self: TokenBlock, query: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def counted(self: TokenBlock, query: np.ndarray, rows: np.ndarray, reach: float) -> np.ndarray:
         compared.append(len(rows))
-        return by_tokens(self, query, rows)
+        return by_tokens(self, query, rows, reach)
 
     monkeypatch.setattr(TokenBlock, "_by_tokens", counted)
     with Gallery.open(place) as gallery:

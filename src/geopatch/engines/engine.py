@@ -362,6 +362,7 @@ class Engine(Protocol):
         valid: npt.NDArray[np.bool_],
         k: int,
         where: Filter | None = None,
+        reach: float = 1.0,
     ) -> list[Shortlist]:
         """Find for each query the entries of largest MaxSim: the mean over its tokens of the best token of an entry.
 
@@ -375,6 +376,8 @@ class Engine(Protocol):
             How many entries for each.
         where : Filter, optional
             Which entries count; by default all.
+        reach : float, default=1.0
+            How far apart two tokens may lie, as shares of their windows, to be compared; one without any counts -1.
 
         Returns
         -------

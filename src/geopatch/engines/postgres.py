@@ -57,7 +57,7 @@ from geopatch.engines.postgres_sql import (
     write_model,
 )
 from geopatch.engines.postgres_tokens import PostgresTokens
-from geopatch.engines.tokens import check_token_queries
+from geopatch.engines.tokens import ANYWHERE, check_token_queries
 from geopatch.errors import GalleryError
 
 INDEX_FROM = 100_000  # below, comparing all entries is quick and exact
@@ -215,12 +215,17 @@ class Postgres:
         return [Shortlist(tuple(row[0] for row in rows), scores_of(rows)) for rows in hits]
 
     def token_shortlist(
-        self, tokens: npt.NDArray[np.float32], valid: npt.NDArray[np.bool_], k: int, where: Filter | None = None
+        self,
+        tokens: npt.NDArray[np.float32],
+        valid: npt.NDArray[np.bool_],
+        k: int,
+        where: Filter | None = None,
+        reach: float = ANYWHERE,
     ) -> list[Shortlist]:
         with self._looking() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             check_token_queries(tokens, valid, self.refresh())
-            return self._tokens.shortlists(connection, self.about, tokens, valid, k, where)
+            return self._tokens.shortlists(connection, self.about, tokens, valid, k, where, reach)
 
     def count(self, where: Filter | None = None) -> int:
         sql, values = condition(where)

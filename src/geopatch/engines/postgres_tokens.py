@@ -30,13 +30,13 @@ class PostgresTokens:
         self._rows: TokenRows | None = None
 
     def shortlists(
-        self, connection: Any, about: About, tokens: Vectors, valid: Mask, k: int, where: Filter | None
+        self, connection: Any, about: About, tokens: Vectors, valid: Mask, k: int, where: Filter | None, reach: float
     ) -> list[Shortlist]:
         """Those of queries with tokens (Q, K, d), within one transaction that sees one moment."""
         self._refresh(connection, about)
         allowed = None if where is None else _passing(connection, where)
         queries = [query[known] for query, known in zip(tokens, valid, strict=True)]
-        return [self._shortlist(connection, query, k, allowed) for query in queries]
+        return [self._shortlist(connection, query, k, allowed, reach) for query in queries]
 
     def _refresh(self, connection: Any, about: About) -> None:
         """Take up what was written since the last look. A number is never used again, so that a count tells whether any
@@ -49,14 +49,14 @@ class PostgresTokens:
         if held != self._rows.alive:
             self._rows.keep(_numbers(connection.execute("SELECT n FROM entry").fetchall()))
 
-    def _shortlist(self, connection: Any, query: Vectors, k: int, allowed: Numbers | None) -> Shortlist:
+    def _shortlist(self, connection: Any, query: Vectors, k: int, allowed: Numbers | None, reach: float) -> Shortlist:
         """The k entries of largest MaxSim with a query's tokens (I, d), scored anew from what is stored."""
         assert self._rows is not None
         assert self._about is not None
-        numbers, _ = self._rows.best(query, SPARE * k, allowed)
+        numbers, _ = self._rows.best(query, SPARE * k, allowed, reach)
         rows = connection.execute(CHOSEN, (numbers.tolist(),), binary=True).fetchall()
         _, tokens, valid = token_arrays(rows, self._about)
-        scores = maxsims(query, tokens, valid)
+        scores = maxsims(query, tokens, valid, reach)
         chosen = top(scores, min(k, len(scores)))
         return Shortlist(tuple(rows[n][3] for n in chosen), scores[chosen])
 

@@ -24,6 +24,7 @@ COMPARED = 2**15  # tokens of the windows with the best votes, which are compare
 LEAST_COMPARED = 5  # times as many windows as are wanted, at least
 MOST_LEVEL = 127  # of a byte with a sign
 SMALLEST = 1e-30  # the scale of a token that is 0 everywhere; 0 is padding
+ANYWHERE = 1.0  # the reach within which any two tokens of two windows lie
 SCAN_BATCH = 512  # windows whose products are in the processor's cache together
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -41,16 +42,19 @@ class TokenBlock:
     codes: Codes | None = None  # (N, K) the centroid of each token; at padding the number of centroids
     centroids: Vectors | None = None  # (C, d)
 
-    def best(self, query: Vectors, k: int, usable: Mask) -> tuple[Numbers, Vectors]:
-        """Numbers and MaxSim with the query's tokens (I, d) of the k usable windows of largest MaxSim, best first."""
+    def best(self, query: Vectors, k: int, usable: Mask, reach: float = ANYWHERE) -> tuple[Numbers, Vectors]:
+        """Numbers and MaxSim with the query's tokens (I, d) of the k usable windows of largest MaxSim, best first.
+
+        Only tokens within reach of each other count: at most so far apart, as shares of their windows.
+        """
         rows, compared = np.flatnonzero(usable), max(COMPARED // self.tokens.shape[1], LEAST_COMPARED * k)
         if self.codes is not None and len(rows) > compared:
-            rows = np.sort(rows[top(self._by_centroids(query)[rows], compared)])
-        scores = self._by_tokens(query, rows)
+            rows = np.sort(rows[top(self._by_centroids(query, reach)[rows], compared)])
+        scores = self._by_tokens(query, rows, reach)
         chosen = top(scores, min(k, len(rows)))
         return self.numbers[rows[chosen]], scores[chosen]
 
-    def _by_centroids(self, query: Vectors) -> Vectors:
+    def _by_centroids(self, query: Vectors, reach: float) -> Vectors:
         """Sums (N,) of the best vote for each query token; where there is none, that of its last centroid counts."""
         from geopatch.engines.token_loops import sum_of_votes
 
@@ -61,10 +65,10 @@ class TokenBlock:
         votes_of = np.full(count + 1, -1, dtype=np.int32)
         votes_of[voting] = np.arange(len(voting))
         sums = np.empty(len(self.numbers), dtype=np.float32)
-        sum_of_votes(self.codes, np.ascontiguousarray(nearness[voting]), votes_of, least, sums)
+        sum_of_votes(self.codes, np.ascontiguousarray(nearness[voting]), votes_of, least, reach, sums)
         return sums
 
-    def _by_tokens(self, query: Vectors, rows: Numbers) -> Vectors:
+    def _by_tokens(self, query: Vectors, rows: Numbers, reach: float) -> Vectors:
         from geopatch.engines.token_loops import sum_of_best
 
         patches, width = self.tokens.shape[1:]
@@ -74,7 +78,7 @@ class TokenBlock:
             part = slice(start, start + SCAN_BATCH)
             chosen = part if whole else rows[part]
             products = self.tokens[chosen].astype(np.float32).reshape(-1, width) @ turned
-            sum_of_best(products.reshape(-1, patches, len(query)), self.scale[chosen], sums[part])
+            sum_of_best(products.reshape(-1, patches, len(query)), self.scale[chosen], reach, sums[part])
         return sums / np.float32(max(len(query), 1))
 
 
@@ -116,11 +120,11 @@ class TokenRows:
         """Mark all other rows as gone."""
         self._alive[: self._used] &= np.isin(self._numbers[: self._used], numbers)
 
-    def best(self, query: Vectors, k: int, allowed: Numbers | None) -> tuple[Numbers, Vectors]:
+    def best(self, query: Vectors, k: int, allowed: Numbers | None, reach: float = ANYWHERE) -> tuple[Numbers, Vectors]:
         """As `TokenBlock.best`, of the rows that are there still and allowed."""
         numbers, alive = self._numbers[: self._used], self._alive[: self._used]
         block = TokenBlock(numbers, self._tokens[: self._used], self._scale[: self._used])
-        return block.best(query, k, passing(numbers, alive, allowed))
+        return block.best(query, k, passing(numbers, alive, allowed), reach)
 
     def _grow(self, rows: int) -> None:
         for name in ("_numbers", "_tokens", "_scale", "_alive"):
@@ -157,9 +161,21 @@ def check_token_queries(tokens: Vectors, valid: Mask, about: About) -> None:
         )
 
 
-def maxsims(query: Vectors, tokens: Vectors, valid: Mask) -> Vectors:
-    """MaxSim (N,) of a query's tokens (I, d) with windows' (N, K, d), in full."""
+def maxsims(query: Vectors, tokens: Vectors, valid: Mask, reach: float = ANYWHERE) -> Vectors:
+    """MaxSim (N,) of a query's tokens (I, d) with windows' (N, K, d), in full, of tokens within reach of each other."""
+    if reach < ANYWHERE:
+        return _near_maxsims(query, tokens, valid, reach)
     from geopatch.scoring import maxsim, similarities
 
     scores: Vectors = maxsim(similarities(query, np.ones(len(query), dtype=np.bool_), tokens, valid))
     return scores.astype(np.float32)
+
+
+def _near_maxsims(query: Vectors, tokens: Vectors, valid: Mask, reach: float) -> Vectors:
+    count = np.maximum(valid.sum(1, keepdims=True), 1)
+    middle = (np.cumsum(valid, axis=1) - 0.5) / count  # (N, K)
+    own = (np.arange(len(query)) + 0.5) / len(query)
+    near = valid[:, None] & (np.abs(own[:, None] - middle[:, None]) <= reach + 1e-9)  # (N, I, K)
+    products = np.einsum("id,nkd->nik", query, tokens)
+    scores: Vectors = np.where(near, products, -1).max(2).mean(1).astype(np.float32)
+    return scores

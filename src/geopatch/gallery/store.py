@@ -292,6 +292,7 @@ class EntryStore:
         valid: npt.NDArray[np.bool_] | None = None,
         k: int = 50,
         where: Where = None,
+        reach: float = 1.0,
     ) -> list[Shortlist]:
         """Find the entries of largest MaxSim with each of several queries: by their tokens, not by one vector.
 
@@ -308,6 +309,8 @@ class EntryStore:
             How many entries for each query; fewer when the filter leaves fewer.
         where : str, mapping or Filter, optional
             Only entries that pass.
+        reach : float, default=1.0
+            How far apart two tokens may lie, as shares of their windows, to be compared: 1 is anywhere.
 
         Returns
         -------
@@ -317,7 +320,7 @@ class EntryStore:
         at_least("k", k, 1)
         queries = np.ascontiguousarray(tokens, dtype=np.float32)
         known = np.ones(queries.shape[:2], dtype=np.bool_) if valid is None else np.asarray(valid, dtype=np.bool_)
-        return self.engine.token_shortlist(queries, known, k, self._filter(where))
+        return self.engine.token_shortlist(queries, known, k, self._filter(where), reach)
 
     def count(self, where: Where = None) -> int:
         """Count entries.
