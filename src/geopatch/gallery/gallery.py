@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
+from zipfile import BadZipFile
 
 from geopatch.data.front_end import CARD_FIELD, FrontEnd
 from geopatch.data.recording import Recording, WindowConfig
@@ -91,7 +92,10 @@ class Gallery(EntryStore):
         """How recordings became its windows; None where windows were added as they came."""
         encoder, front = self._front or ("", None)
         if self._front is None or encoder != self.about.encoder:
-            fields = None if self.loaded_model is not None else (self.model_card() or {}).get(CARD_FIELD)
+            try:
+                fields = None if self.loaded_model is not None else (self.model_card() or {}).get(CARD_FIELD)
+            except (BadZipFile, KeyError, ValueError):  # a damaged model is told of where it is needed
+                fields = None
             front = FrontEnd.of(self.loaded_model) if fields is None else FrontEnd.from_dict(fields)
             self._front = self.about.encoder, front
         return front

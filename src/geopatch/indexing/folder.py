@@ -126,7 +126,7 @@ def index(
     ...         _ = (walks / f"walk{n}.csv").write_text(f"time,x\\n{rows}\\n")
     ...     with index(walks, window_s=2) as gallery:
     ...         len(gallery), len(gallery.search(gallery.span("walk1", 3.0, 5.0), k=3))
-    (183, 3)
+    (33, 3)
     """
     from geopatch.progress import indexing_bar
 

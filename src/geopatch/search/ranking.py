@@ -21,7 +21,7 @@ from geopatch.search.explain import Tokens
 from geopatch.search.hit import Evidence, Hit
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import EncodedQuery
-from geopatch.search.weighing import rhythm_cosines, weighed
+from geopatch.search.weighing import clock_for, rhythm_cosines, weighed
 from geopatch.signal import Signal
 
 if TYPE_CHECKING:
@@ -73,8 +73,10 @@ def rank(
     numbers of an embedding are relative tempo.
     """
     rows = np.asarray([entries.places[id] for id in near.ids], dtype=np.intp)
-    queries = weighed(np.stack([one.embedding for one in query.tempos]), options.clock, width).astype(np.float64)
-    vectors = weighed(entries.embedding[rows], options.clock, width).astype(np.float64)
+    embeddings = np.stack([one.embedding for one in query.tempos])
+    clock = clock_for(embeddings, options.clock, width)
+    queries = weighed(embeddings, clock, width).astype(np.float64)
+    vectors = weighed(entries.embedding[rows], clock, width).astype(np.float64)
     cosines, by_rhythm = _cosines(queries, vectors), rhythm_cosines(queries, vectors, width)  # (tempos, M)
     best_cosine, rows, cosines = cosines.max(0, initial=-1.0), rows[: options.depth], cosines[:, : options.depth]
     scores = _scores(query, cosines, entries, rows, options, encoder)  # (tempos, N)

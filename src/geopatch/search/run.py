@@ -104,13 +104,13 @@ def _search_chunk(
     results: dict[int, list[Hit]] = {}
     for n, query in enumerate(encoded):
         if levels is not None and query.window is not None and len(parts := parts_of(query.window, levels)) > 1:
-            results[n] = _search_parts(gallery, query, parts, options, model, levels)
+            results[n] = _search_parts(gallery, query, parts, options, model, levels, encoder)
     others = [n for n in range(len(encoded)) if n not in results]
     if others:
-        some = _search_windows(gallery, [encoded[n] for n in others], options, model, levels)
+        some = _search_windows(gallery, [encoded[n] for n in others], options, model, levels, encoder)
         results.update(zip(others, some, strict=True))
     if gallery.about.encoder != encoder:
-        raise GalleryError("the gallery was refitted during the search; search again")  # as `with_one_encoder` does
+        raise GalleryError("the gallery was refitted during the search; search again")
     used = gallery.loaded_model if model is None else model
     timed = _with_times(gallery, [results[n] for n in range(len(encoded))])
     return [
@@ -125,11 +125,12 @@ def _search_windows(
     options: SearchOptions,
     model: GeoPatch | None,
     levels: Levels | None,
+    of_queries: str,
 ) -> list[list[Hit]]:
     """The hits of queries that are about as long as windows."""
     if levels is not None:
         options = options.deeper(_places(queries, options, levels))
-    rankings = _ranked(gallery, queries, options, model, levels)
+    rankings = _ranked(gallery, queries, options, model, levels, of_queries)
     results = list[list[Hit]]()
     for ranking, near in zip(rankings.rankings, rankings.near, strict=True):
         placer = None
@@ -157,12 +158,13 @@ def _search_parts(
     options: SearchOptions,
     model: GeoPatch | None,
     levels: Levels,
+    of_queries: str,
 ) -> list[Hit]:
     """The hits of a query that is longer than the windows."""
     encoded = [
         replace(one, place=None if query.place is None else one.place) for one in encode_windows(gallery, parts, model)
     ]
-    rankings = _ranked(gallery, encoded, part_options(options), model, levels)
+    rankings = _ranked(gallery, encoded, part_options(options), model, levels, of_queries)
     return chain_hits(gallery, query, rankings.rankings, options, rankings.chance) if rankings.rankings else []
 
 
@@ -182,14 +184,15 @@ def _ranked(
     options: SearchOptions,
     model: GeoPatch | None,
     levels: Levels | None,
+    of_queries: str,
 ) -> _Rankings:
     if options.tempos:
         queries = at_tempos(gallery, queries, model)
     near, entries = _candidates(gallery, queries, options, levels)
     if entries is None:
         return _Rankings([], [], None, None)
-    if entries.encoder != gallery.about.encoder:
-        raise GalleryError("the gallery was refitted during the search; search again")
+    if entries.encoder != of_queries:
+        raise GalleryError("the gallery was refitted during the search; search again")  # as `with_one_encoder` does
     used = _model_at_hand(gallery, queries, options, model)
     encoder = None if used is None else used.encoder_
     rhythm = gallery.about.rhythm

@@ -26,6 +26,11 @@ def check_clock(clock: float | None, about: About) -> None:
         )
 
 
+def clock_for(query: Floats, clock: float | None, width: int) -> float | None:
+    """What relative tempo counts for with one query's embeddings (tempos, D): nothing where none of it is known."""
+    return 0.0 if width and not query[:, -width:].any() else clock
+
+
 def weighed(vectors: Floats, clock: float | None, width: int) -> Floats:
     """Embeddings (N, D) in which relative tempo counts for the share `clock`; as they are where that is None."""
     if clock is None or not width:

@@ -80,7 +80,7 @@ class WatchedStreamsOut(BaseModel):
     streams: list[WatchedStreamOut]
 
 
-@watching.post("/watches", response_model=WatchOut, status_code=201)
+@watching.post("/watches", response_model=WatchOut, status_code=201, tags=["write"])
 async def create(request: Request, body: WatchIn) -> Any:
     """Watch all streams for a stored window, a part of a stored record, or a signal.
 
@@ -91,7 +91,7 @@ async def create(request: Request, body: WatchIn) -> Any:
     return await _create(service, body.query.as_query(service.limits, service.rate_hz), body)
 
 
-@watching.post("/watches/file", response_model=WatchOut, status_code=201)
+@watching.post("/watches/file", response_model=WatchOut, status_code=201, tags=["write"])
 async def create_from_file(
     request: Request,
     file: Files,
@@ -123,7 +123,7 @@ def describe(request: Request, id: Id) -> Any:
     return JSONResponse(service_of(request).watches.describe(id))
 
 
-@watching.delete("/watches/{id}", response_model=StateOut)
+@watching.delete("/watches/{id}", response_model=StateOut, tags=["write"])
 def remove(request: Request, id: Id) -> Any:
     """Remove a watch with its events. 404 where there is none of that id."""
     service_of(request).watches.remove(id)
