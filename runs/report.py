@@ -106,7 +106,7 @@ AMONG = {
     "others": "Among the same sentences by the real voices other than the query's (296; 148 for a real voice):",
     "all": "With the query's own voice among them, where the same voice tempts and the same sentence is right:",
 }
-TOLD = (
+SHOWN_VOICES = (
     *(("no labels", "aligned"), ("no labels, bdl alone", "aligned"), ("no labels, slt alone", "aligned")),
     *(("labels", "aligned"), ("labels, bdl alone", "aligned"), ("labels, slt alone", "aligned")),
     *(("labels, learned tokens", "aligned"), ("labels", "cosine"), ("labels, frames of version 0.1", "fused")),
@@ -137,8 +137,8 @@ def distortion_part(rows: Sequence[Row]) -> list[str]:
 
 def voices_part(rows: Sequence[Row]) -> list[str]:
     """By voice: among other voices, and with the query's own."""
-    told = [row for preset, scorer in TOLD for row in of(rows, preset=preset, scorer=scorer)]
-    tables = [[text, voice_table(told, "test", among)] for among, text in AMONG.items()]
+    shown = [row for preset, scorer in SHOWN_VOICES for row in of(rows, preset=preset, scorer=scorer)]
+    tables = [[text, voice_table(shown, "test", among)] for among, text in AMONG.items()]
     return [VOICES, *(part for pair in tables for part in pair)]
 
 
