@@ -34,7 +34,7 @@ SAMPLES, WINDOWS, QUERIES, OWN, DTW_QUERIES = 128, 1000, 600, 60, 100
 SIZES = (1,) * 8 + (3,) * 3 + (8,) * 3  # sets in a gallery
 LEAST = 150  # windows of a set that is a gallery of its own
 HALVES = ("development", "report")
-SCORERS = ("cosine", "maxsim", "fused", "bridge", "dtw")
+SCORERS = ("cosine", "maxsim", "aligned", "fused", "fused-aligned", "bridge", "dtw")
 # Sets with one of these in their name, or of one line, show the same kind of thing.
 PARTS = ("Phalan", "GunPoint", "Freezer", "DodgerLoop", "EOG", "InsectEPG", "Pig", "Sony", "Toe", "Worms")
 ALIKE = (

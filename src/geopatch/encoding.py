@@ -83,8 +83,9 @@ def _encode(
     encoder: Encoder, signals: Sequence[Signal], device: torch.device, first: int, between: Between | None
 ) -> Encoding:
     config = encoder.config
-    surroundings = config.surroundings if config.rhythm or "tempo" in config.descriptors else 0
-    windows = stack(signals, clock=config.geometry_source == "clock", surroundings=surroundings)
+    track = "tempo" in config.descriptors
+    surroundings = config.surroundings if config.rhythm or track else 0
+    windows = stack(signals, clock=config.geometry_source == "clock", surroundings=surroundings, track=track)
     batch = encoder.patch(encoder.scale(windows.to(device)))
     if between is not None:
         batch = between(batch, first)

@@ -79,9 +79,15 @@ class LazyWindows:
     """Windows that are stacked when they are used, because all of them would not fit into memory."""
 
     def __init__(
-        self, signals: Sequence[Signal], lengths: Sequence[int], *, clock: bool = False, surroundings: int = 0
+        self,
+        signals: Sequence[Signal],
+        lengths: Sequence[int],
+        *,
+        clock: bool = False,
+        surroundings: int = 0,
+        track: bool = True,
     ) -> None:
-        self.signals, self.clock, self.surroundings = signals, clock, surroundings
+        self.signals, self.clock, self.surroundings, self.track = signals, clock, surroundings, track
         self.lengths = torch.as_tensor(lengths, dtype=torch.int64)
         self.channels = signals[0].values.shape[1]
 
@@ -91,7 +97,8 @@ class LazyWindows:
     def rows(self, index: Tensor) -> WindowBatch:
         """These windows, padded to the longest of all."""
         chosen = [self.signals[n] for n in index.tolist()]
-        return stack(chosen, clock=self.clock, surroundings=self.surroundings, length=int(self.lengths.max()))
+        longest = int(self.lengths.max())
+        return stack(chosen, clock=self.clock, surroundings=self.surroundings, track=self.track, length=longest)
 
     def parts(self) -> Iterator[WindowBatch]:
         for index in torch.arange(len(self)).split(PART):
@@ -117,12 +124,17 @@ class PatchBatch:
 
 
 def stack(
-    signals: Sequence[Signal], *, clock: bool = False, surroundings: int = 0, length: int | None = None
+    signals: Sequence[Signal],
+    *,
+    clock: bool = False,
+    surroundings: int = 0,
+    track: bool = True,
+    length: int | None = None,
 ) -> WindowBatch:
     """One batch from signals of one channel count and any lengths, padded to the longest or to `length`.
 
     With `clock`, canonical time is taken from the anchors of each signal; with `surroundings`, relative tempo against
-    so many intervals on either side.
+    so many intervals on either side, and with `track` that of every sample, which the trained half is told.
     """
     channels = signals[0].values.shape[1]
     lengths = torch.tensor([signal.length for signal in signals])
@@ -140,8 +152,8 @@ def stack(
     windows = WindowBatch(fill_gaps(raw, lengths), confidence, lengths, padded=padded)
     if surroundings:
         marks = [signal.anchors for signal in signals], lengths.tolist(), surroundings
-        columns, track = torch.from_numpy(rhythm(*marks)).float(), torch.from_numpy(tempo_track(*marks, longest))
-        windows = replace(windows, rhythm=columns, tempo=track)
+        tempo = torch.from_numpy(tempo_track(*marks, longest)) if track else None
+        windows = replace(windows, rhythm=torch.from_numpy(rhythm(*marks)).float(), tempo=tempo)
     return _clocked(windows, signals) if clock else windows
 
 

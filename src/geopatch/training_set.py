@@ -209,7 +209,7 @@ def _windows(signals: Sequence[Signal], *, clock: bool, surroundings: int, lazy:
     """All windows in memory where they fit into it."""
     if lazy:
         lengths = signals.lengths.tolist() if isinstance(signals, LazySignals) else [one.length for one in signals]
-        return LazyWindows(signals, lengths, clock=clock, surroundings=surroundings)
+        return LazyWindows(signals, lengths, clock=clock, surroundings=surroundings, track=False)
     if isinstance(signals, LazySignals):
         size = signals.lengths.max() * len(signals) * signals[0].values[0].nbytes
         if size > IN_MEMORY_BYTES:

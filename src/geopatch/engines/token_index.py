@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -70,28 +71,30 @@ def _write(folder: Path, batches: Callable[[], Iterator[Batch]], windows: int, p
     sample = [tokens[valid & (draw.uniform(size=valid.shape) < share)] for _, tokens, valid in batches()]
     centroids = fit_centroids(np.concatenate(sample), count)
     np.save(folder / "centroids.npy", centroids)
-    arrays: dict[str, npt.NDArray[Any]] = {}
     written: list[Numbers] = []
-    start = 0
-    for numbers, tokens, valid in batches():
-        levels, scale = rounded(tokens, valid)
-        parts: dict[str, npt.NDArray[Any]] = {"tokens": levels, "scale": scale}
-        for name, part in (parts | {"codes": nearest(tokens, valid, centroids)}).items():
-            if name not in arrays:
-                arrays[name] = _mapped(folder / f"{name}.npy", (windows, *part.shape[1:]), part.dtype)
-            arrays[name][start : start + len(numbers)] = part
-        written.append(numbers)
-        start += len(numbers)
+    with ExitStack() as opened:
+        files: dict[str, IO[bytes]] = {}
+        for numbers, tokens, valid in batches():
+            levels, scale = rounded(tokens, valid)
+            parts: dict[str, npt.NDArray[Any]] = {"tokens": levels, "scale": scale}
+            for name, part in (parts | {"codes": nearest(tokens, valid, centroids)}).items():
+                if name not in files:
+                    file = _started(folder / f"{name}.npy", (windows, *part.shape[1:]), part.dtype)
+                    files[name] = opened.enter_context(file)
+                files[name].write(part.tobytes())
+            written.append(numbers)
     np.save(folder / "numbers.npy", np.concatenate(written))
     for name in FILES:
         with (folder / f"{name}.npy").open("rb+") as file:
             os.fsync(file.fileno())  # on disk before the gallery says that this index counts
 
 
-def _mapped(file: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """A new file of numbers; what is written to the array is in the file when the array is gone."""
-    array: npt.NDArray[Any] = np.lib.format.open_memmap(file, "w+", dtype, shape)  # type: ignore[no-untyped-call]
-    return array
+def _started(place: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> IO[bytes]:
+    """A file of an array, at its first number: written in parts, it never stands in memory whole."""
+    np.lib.format.open_memmap(place, "w+", dtype, shape)  # type: ignore[no-untyped-call]
+    file = place.open("rb+")
+    file.seek(-int(np.prod(shape)) * dtype.itemsize, os.SEEK_END)
+    return file
 
 
 def centroid_count(tokens: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from geopatch.estimator import GeoPatch
 
 EXISTING = ("error", "replace", "skip")
+ENCODING = 2  # batches that are encoded at a time: what one thread leaves of the cores, the other takes
 
 
 @dataclass
@@ -112,21 +114,36 @@ class Batches:
             raise GalleryError(
                 "a gallery needs its model to take signals; open it with model=GeoPatch.load(folder), or --model"
             )
-        about, order = self.engine.about, tuple(getattr(model, "channels_", None) or ())
-        front = FrontEnd.of(model) or FrontEnd()
+        about = self.engine.about
+
+        def encoded(chosen: Sequence[Signal], rows: Sequence[Metadata]) -> Entries:
+            return entries_from(model.encode(chosen), chosen, about, metadata=rows, keep_windows=self.keep_windows)
+
+        with ThreadPoolExecutor(ENCODING, "geopatch-encoding") as threads:
+            ahead = deque[Future[Entries]]()
+            for chosen, rows in self._chosen(signals, metadata, model):
+                ahead.append(threads.submit(encoded, chosen, rows))
+                if len(ahead) > ENCODING:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+
+    def _chosen(
+        self, signals: Iterator[Signal], metadata: Iterable[Metadata] | None, model: GeoPatch
+    ) -> Iterator[tuple[list[Signal], list[Metadata]]]:
+        """Batches of signals to encode, as the model takes them, with their metadata."""
+        order, front = tuple(getattr(model, "channels_", None) or ()), FrontEnd.of(model) or FrontEnd()
         self.layouts = list(self.engine.layouts())
-        rows = None if metadata is None else iter(metadata)
+        rate_hz, rows = self.engine.about.rate_hz, None if metadata is None else iter(metadata)
         while batch := list(islice(signals, BATCH)):
             texts: list[Metadata] = [{} for _ in batch] if rows is None else list(islice(rows, len(batch)))
             if len(texts) != len(batch):
                 raise GalleryError("expected a row of metadata for each signal, got fewer rows than signals")
             wanted = self._wanted([signal.id for signal in batch])
             if wanted:
-                chosen = [self._arranged(front.framed(batch[n]).at_rate(about.rate_hz), order) for n in wanted]
+                chosen = [self._arranged(front.framed(batch[n]).at_rate(rate_hz), order) for n in wanted]
                 self._note_records(chosen)
-                kept = self._with_old([batch[n].id for n in wanted], [texts[n] for n in wanted])
-                encoding = model.encode(chosen)
-                yield entries_from(encoding, chosen, about, metadata=kept, keep_windows=self.keep_windows)
+                yield chosen, self._with_old([batch[n].id for n in wanted], [texts[n] for n in wanted])
         if rows is not None and next(rows, None) is not None:
             raise GalleryError("expected a row of metadata for each signal, got more rows than signals")
 

@@ -22,6 +22,7 @@ from geopatch.indexing.held import held_files, is_held
 from geopatch.indexing.settings import IndexReport, IndexSettings, Listener
 from geopatch.indexing.survey import OVERLAP, Reader, Survey, audio_of, survey_files
 from geopatch.indexing.taking import Taker
+from geopatch.memory import give_back
 from geopatch.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -207,6 +208,7 @@ def _fitted(survey: Survey, settings: IndexSettings, listener: Listener, progres
     amplitude = _amplitude(survey.front_end, settings)
     model = GeoPatch(preset, amplitude=amplitude, device=settings.device, progress=progress)
     model.fit(survey.windows, survey.labels)
+    give_back()  # a fit takes more than what follows
     data = {**model.card_.data, CARD_FIELD: survey.front_end.as_dict()}
     model.card_ = replace(model.card_, data=data)
     return model

@@ -302,13 +302,13 @@ def _some(
     signal = recording.signal
     config = front.window(rate_hz or signal.rate_hz, signal.at_rate(rate_hz).duration_s)
     prepared, levels = prepare(recording, config).signal, front.levels_s or (config.length_s,)
-    length = round(config.length_s * config.rate_hz)
+    length, observed = round(config.length_s * config.rate_hz), prepared.observed
     for level_s in levels:
         places = list(spans(prepared.length, replace(config, length_s=level_s)))
         count = min(-(-most // len(levels)), len(places))
         for place in sorted(draw.choice(len(places), count, replace=False).tolist()) if places else ():
             start, stop = places[place]
-            if prepared.observed[start:stop].any():
+            if observed[start:stop].any():
                 yield _at_length(prepared.window(start, stop), length, rate_hz)
 
 

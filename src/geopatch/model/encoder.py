@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -182,23 +181,20 @@ class Encoder(nn.Module):
 
 def level_and_spread(windows: WindowBatch | LazyWindows) -> tuple[Tensor, Tensor]:
     """Of each channel (C,), over all that was measured; a constant channel has spread 1."""
-    total = _summed(_weights(part) for part in windows.parts())
-    level = _summed(part.values * _weights(part) for part in windows.parts()) / total
-    square = _summed((part.values - level).square() * _weights(part) for part in windows.parts())
+    total = level = torch.zeros((), dtype=torch.float64)
+    for part in windows.parts():
+        weights = _weights(part)
+        total, level = total + weights.sum((0, 1)), level + (part.values * weights).sum((0, 1))
+    level = level / total
+    square = torch.zeros_like(level)
+    for part in windows.parts():
+        square += ((part.values - level).square() * _weights(part)).sum((0, 1))
     spread = (square / total).sqrt()
     return level, torch.where(spread > FLAT * (1 + level.abs()), spread, 1.0)
 
 
 def _weights(windows: WindowBatch) -> Tensor:
     return windows.confidence[..., None].double()
-
-
-def _summed(parts: Iterable[Tensor]) -> Tensor:
-    """Over windows and samples of all parts."""
-    total = torch.zeros((), dtype=torch.float64)
-    for part in parts:
-        total = total + part.sum((0, 1))
-    return total
 
 
 def zscore(windows: WindowBatch) -> tuple[WindowBatch, Tensor, Tensor]:

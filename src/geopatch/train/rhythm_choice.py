@@ -18,7 +18,7 @@ from torch import Tensor
 
 from geopatch.arrays import Anchors
 from geopatch.config import DESCRIPTORS, RHYTHM, ModelConfig, TrainConfig
-from geopatch.kernels.fitting import Views, evened
+from geopatch.kernels.fitting import Views, evened, from_prior
 from geopatch.model.encoder import Encoder
 from geopatch.model.rhythm_columns import RhythmColumns
 from geopatch.patches import LazyWindows, WindowBatch
@@ -68,7 +68,9 @@ class RhythmChoice:
         recall = {name: round(value, 4) for name, value in self.recall.items()}
         return {
             "chosen": f"{self.share:g} of {', '.join(self.columns)}" if self.columns else NONE,
-            "by": by if self.labelled else "instance retrieval: R@1 of the window that a view was made of",
+            "by": by
+            if self.labelled
+            else "instance retrieval by kernels that were not fitted: R@1 of the window that a view was made of",
             "groups": self.groups,
             "queries": self.queries,
             "across_groups": self.across_groups,
@@ -137,7 +139,7 @@ def choose_rhythm(
     """
     config = replace(model, halves=("kernels",))
     if labels is None:
-        searches = _by_views(windows, config, train, seed, device)
+        searches = _by_views(windows, config, train, seed)
     else:
         searches = _by_groups(windows, labels, groups, config, train, seed, device)
     done, seen = list[_Search](), 0
@@ -197,7 +199,7 @@ def _by_groups(
 
 @torch.inference_mode()
 def _by_views(
-    windows: WindowBatch | LazyWindows, config: ModelConfig, train: TrainConfig, seed: int, device: torch.device | str
+    windows: WindowBatch | LazyWindows, config: ModelConfig, train: TrainConfig, seed: int
 ) -> Iterator[_Search]:
     """One search: views of some windows among all that were drawn."""
     if not isinstance(windows, LazyWindows):
@@ -206,7 +208,7 @@ def _by_views(
     candidates = torch.randperm(len(windows), generator=generator)[:CANDIDATES]
     asking = candidates[:QUERIES]
     seen = windows.rows(candidates[:TRAIN_WINDOWS])
-    encoder = _fitted(seen, None, config, train, seed, device)
+    encoder = _unfitted(seen, config)
     half = encoder.kernels
     assert half is not None
     mild = MildClock(train.warp, train.shift, train.amplitude, train.noise)
@@ -234,7 +236,7 @@ def _moved(anchors: Anchors, times: Anchors, length: int) -> Anchors:
 
 def _fitted(
     windows: WindowBatch,
-    labels: Tensor | None,
+    labels: Tensor,
     config: ModelConfig,
     train: TrainConfig,
     seed: int,
@@ -243,6 +245,15 @@ def _fitted(
     encoder = Encoder(fitting_config(config, windows)).eval()
     encoder.learn_scale(windows)
     fit_kernels(encoder, windows, labels, train, seed=seed, device=device, view_count=VIEWS)
+    return encoder
+
+
+def _unfitted(windows: WindowBatch, config: ModelConfig) -> Encoder:
+    """Kernels with the map that is known before any window is seen: they only have to compare."""
+    encoder = Encoder(fitting_config(replace(config, amplitude="zscore"), windows)).eval()
+    encoder.learn_scale(windows)
+    assert encoder.kernels is not None
+    from_prior(encoder.kernels)
     return encoder
 
 
