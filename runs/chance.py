@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from geopatch import Gallery, GeoPatch
 from geopatch.plot import save_all
+from geopatch.scoring import SCORERS
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import encode_queries
 from geopatch.search.run import search_batch
@@ -34,7 +35,6 @@ SAMPLES, WINDOWS, QUERIES, OWN, DTW_QUERIES = 128, 1000, 600, 60, 100
 SIZES = (1,) * 8 + (3,) * 3 + (8,) * 3  # sets in a gallery
 LEAST = 150  # windows of a set that is a gallery of its own
 HALVES = ("development", "report")
-SCORERS = ("cosine", "maxsim", "aligned", "fused", "fused-aligned", "bridge", "dtw")
 # Sets with one of these in their name, or of one line, show the same kind of thing.
 PARTS = ("Phalan", "GunPoint", "Freezer", "DodgerLoop", "EOG", "InsectEPG", "Pig", "Sony", "Toe", "Worms")
 ALIKE = (

@@ -172,10 +172,9 @@ def maxsims(query: Vectors, tokens: Vectors, valid: Mask, reach: float = ANYWHER
 
 
 def _near_maxsims(query: Vectors, tokens: Vectors, valid: Mask, reach: float) -> Vectors:
-    count = np.maximum(valid.sum(1, keepdims=True), 1)
-    middle = (np.cumsum(valid, axis=1) - 0.5) / count  # (N, K)
-    own = (np.arange(len(query)) + 0.5) / len(query)
-    near = valid[:, None] & (np.abs(own[:, None] - middle[:, None]) <= reach + 1e-9)  # (N, I, K)
-    products = np.einsum("id,nkd->nik", query, tokens)
-    scores: Vectors = np.where(near, products, -1).max(2).mean(1).astype(np.float32)
-    return scores
+    from geopatch.engines.token_loops import sum_of_best
+
+    products = (tokens.reshape(-1, tokens.shape[2]) @ query.T).reshape(*tokens.shape[:2], len(query))
+    sums = np.empty(len(tokens), dtype=np.float32)
+    sum_of_best(products, valid.astype(np.float32), reach, sums)
+    return sums / np.float32(max(len(query), 1))

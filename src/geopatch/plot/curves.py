@@ -22,7 +22,15 @@ UNITS = {"geometry-noise": "spreads of a descriptor", "shuffle": "number of chun
 UNITS |= {"speed": "spread of log speeds", "gain": "share of 0.6 to 1.6"}
 UNITS |= dict.fromkeys(("noise", "wander"), "spreads of a channel")
 WINDOW_SHARE = "share of the window"
-STYLES = ((QUERY, "o"), (WRONG, "s"), (RIGHT, "^"), ("#7a5fb0", "D"), ("#d9a441", "v"), ("#3d7fc8", "P"))
+STYLES = (
+    (QUERY, "o"),
+    (WRONG, "s"),
+    (RIGHT, "^"),
+    ("#7a5fb0", "D"),
+    ("#d9a441", "v"),
+    ("#3d7fc8", "P"),
+    ("#4f8a5b", "X"),
+)
 
 
 @dataclass(frozen=True)

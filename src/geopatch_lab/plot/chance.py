@@ -1,4 +1,4 @@
-"""Whether `chance` is what it says: how many searches for something that is not there have hits below each value."""
+"""Whether `chance` is what it says: how many hits a search for something that is not there has below each value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FACTOR = 2.0
 
 
 def calibration(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw the share of unrelated searches that have a hit below each chance, and the share of right hits below it.
+    """Draw how many hits below each chance an unrelated search has, how many searches have one, and how many are right.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def calibration(rows: Sequence[Mapping[str, Any]]) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        The figure: on the left what should lie on the diagonal, on the right what should lie near 1.
+        The figure: on the left and in the middle what should lie on the diagonal, on the right what should be near 1.
 
     Raises
     ------
@@ -38,23 +38,27 @@ def calibration(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """
     if not rows:
         raise DataError("expected rows to draw, got none")
-    figure: Figure = pyplot().figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure: Figure = pyplot().figure(figsize=(13, 4.2), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
     limits = np.asarray(THRESHOLDS)
-    left.fill_between(limits, limits / FACTOR, limits * FACTOR, color=FAINT, alpha=0.4, linewidth=0)
-    left.plot(limits, limits, color=QUERY, linewidth=0.8, linestyle="--", label="as it says")
+    for axes in (left, middle):
+        axes.fill_between(limits, limits / FACTOR, limits * FACTOR, color=FAINT, alpha=0.4, linewidth=0)
+        axes.plot(limits, limits, color=QUERY, linewidth=0.8, linestyle="--", label="as it says")
     for scorer in dict.fromkeys(row["scorer"] for row in rows):
         mine, (colour, marker) = [row for row in rows if row["scorer"] == scorer], style(scorer)
         look = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": 1.3, "label": scorer}
-        first = _total(mine, "first") / sum(row["queries"] for row in mine)
-        left.plot(limits[first > 0], first[first > 0], **look)
+        for axes, name in ((left, "hits"), (middle, "first")):
+            share = _total(mine, name) / sum(row["queries"] for row in mine)
+            axes.plot(limits[share > 0], share[share > 0], **look)
         right.plot(limits, _total(mine, "right") / sum(row["right_queries"] for row in mine), **look)
-    left.set(xscale="log", yscale="log", xlabel="chance", ylabel="share of searches with such a hit", ylim=(5e-5, 1.5))
+    left.set(xscale="log", yscale="log", xlabel="chance", ylabel="hits of a search with at most that", ylim=(5e-5, 20))
     left.set_title("queries that have nothing to do with the gallery", loc="left", fontsize=10)
+    middle.set(xscale="log", yscale="log", xlabel="chance", ylabel="share of searches with such a hit")
+    middle.set(ylim=(5e-5, 20))
     right.set(xscale="log", xlabel="chance", ylabel="share of right first hits with at most that", ylim=(0, 1.02))
     right.set_title("queries of a class that the gallery holds", loc="left", fontsize=10)
     left.legend(fontsize=8, frameon=False)
-    for axes in (left, right):
+    for axes in (left, middle, right):
         tidy(axes)
     return figure
 
