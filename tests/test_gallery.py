@@ -76,13 +76,14 @@ def test_an_iterator_is_taken_a_batch_at_a_time(gallery: Gallery, monkeypatch: p
 
     def stream() -> Iterator[Signal]:
         nonlocal taken
-        for signal in signals(10):
+        for signal in signals(42):
             taken += 1
             yield signal
 
-    assert gallery.add(stream(), report=lambda count: reported.append((count, taken))) == 10
-    assert [count for count, _ in reported] == [4, 8, 10]
-    assert all(ahead <= count + 4 + 1 for count, ahead in reported)  # a batch is encoded while the last one is written
+    assert gallery.add(stream(), report=lambda count: reported.append((count, taken))) == 42
+    assert [count for count, _ in reported] == [*range(4, 41, 4), 42]
+    ahead = 4 * (adding.ENCODING + 2)  # encoded while the last one is written, and one read
+    assert all(read <= count + ahead for count, read in reported)
 
 
 def test_arrays_and_an_iterator_of_entries_are_taken(gallery: Gallery, model: GeoPatch) -> None:

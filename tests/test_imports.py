@@ -26,6 +26,7 @@ ORDER = (
     "version",
     "errors",
     "jit",
+    "memory",
     "namespace",
     "config",
     "storage",
