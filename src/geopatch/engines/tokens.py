@@ -61,11 +61,10 @@ class TokenBlock:
         assert self.centroids is not None
         nearness, count = self.centroids @ query.T, len(self.centroids)  # (C, I)
         least = np.partition(nearness, max(count - VOTES, 0), axis=0)[max(count - VOTES, 0)]
-        voting = np.flatnonzero((nearness >= least).any(1))
-        votes_of = np.full(count + 1, -1, dtype=np.int32)
-        votes_of[voting] = np.arange(len(voting))
+        voting, voted = np.nonzero(nearness >= least)  # by centroid
+        ends = np.searchsorted(voting, np.arange(count + 2))
         sums = np.empty(len(self.numbers), dtype=np.float32)
-        sum_of_votes(self.codes, np.ascontiguousarray(nearness[voting]), votes_of, least, reach, sums)
+        sum_of_votes(self.codes, nearness[voting, voted], voted, ends, least, reach, sums)
         return sums
 
     def _by_tokens(self, query: Vectors, rows: Numbers, reach: float) -> Vectors:
