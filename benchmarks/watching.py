@@ -75,11 +75,12 @@ def replay(arguments: argparse.Namespace) -> list[dict[str, object]]:
         note(f"{len(gallery)} windows, {len(watches)} watches after {time.perf_counter() - start:.0f} s")
         start, before = time.perf_counter(), cpu_s()
         assert gallery.model is not None
-        counts = {name: {"planted": 0, "recalled": 0, "false": 0, "false_at_V": 0, "errors": []} for name in watches}
+        counts = {name: {**dict.fromkeys(COUNTED, 0), "errors": [], "by_record": []} for name in watches}
         hours = 0.0
         for number, name in enumerate(streamed):
             hours += stream(gallery.model, watches, arguments.data, name, number, counts)
-            note(f"{name}: {hours:.1f} h, {cpu_s() - before:.0f} s of CPU: {json.dumps(totals(counts))}")
+            sums = {key: totals(counts)[key] for key in COUNTED}
+            note(f"{name}: {hours:.1f} h, {cpu_s() - before:.0f} s of CPU: {json.dumps(sums)}")
     facts = {"fold": arguments.fold, "hours": hours, "tolerated_per_hour": arguments.per_hour, "cores": os.cpu_count()}
     facts |= {"seconds": time.perf_counter() - start, "cpu_s": cpu_s() - before}
     rows = []
@@ -91,11 +92,13 @@ def replay(arguments: argparse.Namespace) -> list[dict[str, object]]:
 
 
 Counts = dict[str, Any]  # of what a watch has seen and said
+COUNTED = ("planted", "recalled", "false", "false_at_V")
 
 
 def totals(counts: dict[str, Counts]) -> Counts:
-    whole = {key: sum(one[key] for one in counts.values()) for key in ("planted", "recalled", "false", "false_at_V")}
-    return {**whole, "errors": [error for one in counts.values() for error in one["errors"]]}
+    whole = {key: sum(one[key] for one in counts.values()) for key in COUNTED}
+    lists = {key: [value for one in counts.values() for value in one[key]] for key in ("errors", "by_record")}
+    return {**whole, **lists}
 
 
 def summary(count: Counts, hours: float) -> dict[str, object]:
@@ -104,6 +107,7 @@ def summary(count: Counts, hours: float) -> dict[str, object]:
         "recall": count["recalled"] / max(count["planted"], 1),
         "alarms_per_hour": count["false"] / hours,
         "alarms_per_hour_without_V": (count["false"] - count["false_at_V"]) / hours,
+        "by_record_without_V": [round(one, 2) for one in count["by_record"]],
         "median_start_error": float(np.median(count["errors"])) if count["errors"] else None,
     }
 
@@ -124,6 +128,7 @@ def stream(
     alarms = [one for at in range(0, len(values), step) for one in watcher.push(name, values[at : at + step], RATE_HZ)]
     alarms += watcher.end(name)
     beats, hit = ventricular(data, name), set()
+    before = {watch: one["false"] - one["false_at_V"] for watch, one in counts.items()}
     for alarm in alarms:
         near = [n for n, (_, start, stop) in enumerate(planted) if alarm.start_s < stop and alarm.stop_s > start]
         own = [n for n in near if planted[n][0] == alarm.watch]
@@ -136,6 +141,8 @@ def stream(
             counts[alarm.watch]["false_at_V"] += bool(np.diff(np.searchsorted(beats, [alarm.start_s, alarm.stop_s]))[0])
     for n in hit:
         counts[planted[n][0]]["recalled"] += 1
+    for watch, one in counts.items():
+        one["by_record"].append((one["false"] - one["false_at_V"] - before[watch]) * 3600 / signal.duration_s)
     return signal.duration_s / 3600
 
 
@@ -212,18 +219,17 @@ def beats_of(draw: np.random.Generator, samples: int) -> np.ndarray:
 
 async def loaded(arguments: argparse.Namespace, url: str, pid: int) -> dict[str, object]:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    limits = httpx.Limits(max_connections=arguments.streams + 4)
-    async with httpx.AsyncClient(base_url=url, timeout=120, headers=headers, limits=limits) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=120, headers=headers) as client:
         for n in range(WATCHES):
             query = {"record": f"r{n}", "start_s": 5000, "stop_s": 5500}  # two seconds; a sample counts as one
             body = {"query": query, "false_alarms_per_hour": 0.2}
             (await client.post("/api/watches", json=body)).raise_for_status()
         draw = np.random.default_rng(1)
         values = [np.round(beats_of(draw, int(250 * arguments.seconds)), 4) for _ in range(arguments.streams)]
-        before = process_cpu_s(pid)
-        start = time.perf_counter()
-        times = await asyncio.gather(*(sensor(client, n, one, start) for n, one in enumerate(values)))
-        took, cpu = time.perf_counter() - start, process_cpu_s(pid) - before
+        before, own = process_cpu_s(pid), cpu_s()
+        start = time.perf_counter() + 1
+        times = await asyncio.gather(*(sensor(client.base_url, n, one, start) for n, one in enumerate(values)))
+        took, cpu, own = time.perf_counter() - start, process_cpu_s(pid) - before, cpu_s() - own
         latencies = await event_latencies(client)
     answered = np.concatenate([np.asarray(one) for one in times]) * 1e3
     return {
@@ -232,7 +238,9 @@ async def loaded(arguments: argparse.Namespace, url: str, pid: int) -> dict[str,
         "chunk_s": 0.5,
         "watches": WATCHES,
         "seconds": took,
-        "server_cpu_per_second": cpu / took,
+        "server_cores": cpu / arguments.seconds,
+        "cpu_ms_per_stream_second": 1e3 * cpu / arguments.seconds / arguments.streams,
+        "client_cores": own / arguments.seconds,
         "cores": os.cpu_count(),
         "load_average": os.getloadavg()[0],
         "answer_ms_median": float(np.median(answered)),
@@ -243,16 +251,35 @@ async def loaded(arguments: argparse.Namespace, url: str, pid: int) -> dict[str,
     }
 
 
-async def sensor(client: httpx.AsyncClient, number: int, values: np.ndarray, start: float) -> list[float]:
-    """Send half a second when it has been measured; sensors do not begin at the same moment."""
+async def sensor(url: httpx.URL, number: int, values: np.ndarray, start: float) -> list[float]:
+    """Send half a second when it has been measured; sensors do not begin at the same moment.
+
+    By bare sockets: a hundred clients on the server's own cores must not take them away from it.
+    """
+    chunks = [
+        {"stream": f"s{number}", "values": values[at : at + 125].tolist(), "offset": at, "store": False}
+        for at in range(0, len(values), 125)
+    ]
+    requests = [request_of(json.dumps(chunk).encode()) for chunk in chunks]
+    reader, writer = await asyncio.open_connection(url.host, url.port)
     times, phase = [], number / 200
-    for n, at in enumerate(range(0, len(values), 125)):
+    for n, request in enumerate(requests):
         await asyncio.sleep(max(start + phase + 0.5 * (n + 1) - time.perf_counter(), 0))
-        chunk = {"stream": f"s{number}", "values": values[at : at + 125].tolist(), "offset": at, "store": False}
         sent = time.perf_counter()
-        (await client.post("/api/streams", json=chunk)).raise_for_status()
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(head.decode())
+        lengths = [line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")]
+        await reader.readexactly(int(lengths[0]))
         times.append(time.perf_counter() - sent)
+    writer.close()
     return times[2:]  # the first ones load what later ones find in memory
+
+
+def request_of(body: bytes) -> bytes:
+    head = f"POST /api/streams HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    return head.encode() + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
 
 async def event_latencies(client: httpx.AsyncClient) -> list[float]:

@@ -16,6 +16,7 @@ from geopatch.gallery import Gallery
 from geopatch.search import Span
 from geopatch.signal import Signal
 from geopatch.watching import AlarmRate, Watch, Watcher
+from geopatch.watching.levels import PRIOR, QUANTILE, StreamLevel, nearness, prior_of, score_at
 from geopatch.watching.picking import Picker, peaks
 from geopatch.watching.samples import Samples
 from geopatch.watching.scores import WindowEncoder
@@ -106,8 +107,9 @@ def test_a_stream_sent_again_from_where_it_is_safe_gives_the_same(gallery: Galle
         safe = first.safe("s")
         assert safe <= cut
         stops = {"a": max((one.match.stop for one in before), default=0)}
+        levels = {"a": json.loads(json.dumps(first.streams["s"].levels["a"].as_dict()))}
         second = Watcher(gallery.model, {"a": watch})
-        second.open("s", 1, first=safe, last_matches=stops)
+        second.open("s", 1, first=safe, last_matches=stops, levels=levels)
         after = second.push("s", values[second.streams["s"].samples.received :]) + second.end("s")
         assert [one.match.start for one in before + after] == expected
 
@@ -134,9 +136,9 @@ def test_the_threshold_gives_the_rate_on_signal_that_it_has_not_seen() -> None:
         cosines: np.ndarray = vectors[:, 0] / np.linalg.norm(vectors, axis=1)
         return cosines
 
-    rate = AlarmRate.of_peaks(scores(20_000), hours=10.0)
+    rate = AlarmRate.of_peaks(nearness(scores(20_000)), hours=10.0)
     for per_hour in (0.5, 2.0):
-        alarms = (scores(2_000_000) >= rate.threshold(per_hour)).sum() / 1000.0
+        alarms = (nearness(scores(2_000_000)) >= rate.threshold(per_hour)).sum() / 1000.0
         assert per_hour / 2 < alarms < 2 * per_hour
         assert rate.per_hour(rate.threshold(per_hour)) == pytest.approx(per_hour)
 
@@ -144,12 +146,38 @@ def test_the_threshold_gives_the_rate_on_signal_that_it_has_not_seen() -> None:
 def test_what_is_looked_for_does_not_raise_its_own_threshold() -> None:
     draw = np.random.default_rng(1)
     null = draw.beta(2, 12, size=2000)
-    clean, mixed = (AlarmRate.of_peaks(one, 1.0) for one in (null, [*null, 0.99, 0.995, 0.992]))
-    assert mixed.threshold(1.0) == pytest.approx(clean.threshold(1.0), abs=0.02)
+    clean, mixed = (AlarmRate.of_peaks(nearness(one), 1.0) for one in (null, [*null, 0.99, 0.995, 0.992]))
+    assert mixed.threshold(1.0) == pytest.approx(clean.threshold(1.0), abs=0.05)
     with pytest.raises(ConfigError, match="must lie above 0 and within"):
         clean.threshold(1e6)
     with pytest.raises(ConfigError, match="index more recordings"):
         AlarmRate.of_peaks([0.1, 0.2], 1.0)
+
+
+def test_what_is_reported_stands_out_from_its_own_stream() -> None:
+    draw = np.random.default_rng(4)
+    near, ends = draw.exponential(0.3, 4000), np.arange(8, 32_008, 8)
+    prior = prior_of(near)
+    assert len(prior) == PRIOR
+    low, high = StreamLevel(prior, 256), StreamLevel(prior, 256)
+    first, second = low.excess(ends, near), high.excess(ends, near + 1.5)
+    assert (first[3000:] > 0).mean() == pytest.approx(1 - QUANTILE, abs=0.02)
+    np.testing.assert_allclose(first[3000:], second[3000:], atol=0.1)  # a stream that is nearer throughout
+    assert second[:10].mean() > first[:10].mean() + 1  # before anything is known of it
+    assert score_at(float(nearness(0.7))) == pytest.approx(0.7)
+
+
+def test_a_level_taken_up_again_from_its_block_goes_on_as_before() -> None:
+    draw = np.random.default_rng(6)
+    near, ends = draw.exponential(0.3, 300), np.arange(8, 2408, 8)
+    whole = StreamLevel((0.1, 0.2), 256)
+    expected = whole.excess(ends, near)
+    for cut in (10, 100, 259):
+        before = StreamLevel((0.1, 0.2), 256)
+        before.excess(ends[:cut], near[:cut])
+        again = StreamLevel.from_dict(json.loads(json.dumps(before.as_dict())), 256)
+        start = int(np.searchsorted(ends, before.start))
+        np.testing.assert_allclose(again.excess(ends[start:], near[start:]), expected[start:])
 
 
 def test_windows_of_a_stream_are_encoded_as_those_of_a_gallery(gallery: Gallery) -> None:
@@ -177,7 +205,7 @@ def test_peaks_overlap_no_better_one() -> None:
 def test_a_picker_gives_the_best_of_windows_that_overlap() -> None:
     picker = Picker(0.5, hold=4)
     scores = {10: 0.2, 12: 0.6, 14: 0.9, 16: 0.7, 18: 0.8, 20: 0.8, 22: 0.6, 24: 0.7, 26: 0.1, 28: 0.1, 30: 0.1}
-    decided = {stop: picker.take(stop - 10, stop, score) for stop, score in scores.items()}
+    decided = {stop: picker.take(stop - 10, stop, score, score) for stop, score in scores.items()}
     matches = {stop: match for stop, match in decided.items() if match is not None}
     assert {stop: (match.start, match.score) for stop, match in matches.items()} == {18: (4, 0.9), 28: (14, 0.7)}
     assert picker.release(40) is None

@@ -59,6 +59,7 @@ class WatchService:
         self._bodies = store.watches()
         self._states = store.streams()
         self._checkpoint_s = time.monotonic()
+        self._blocks: dict[tuple[str, str], int] = {}  # by stream and watch, of the level that is kept
         self._listeners: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
         self.ended = False
         self.webhooks = Webhooks(store, self._addresses)
@@ -84,6 +85,8 @@ class WatchService:
             "embedding": base64.b64encode(watch.embedding.astype("<f4").tobytes()).decode(),
             "encoder": watch.encoder,
             "rate": watch.rate.as_dict(),
+            "prior": list(watch.prior),
+            "threshold": watch.threshold,
             "false_alarms_per_hour": per_hour,
             "where": where,
             "webhook": webhook,
@@ -107,13 +110,11 @@ class WatchService:
 
     def describe(self, id: str) -> Json:
         body = self._known(id)
-        rate = AlarmRate(**body["rate"])
-        shown = ("name", "record", "start_s", "stop_s", "false_alarms_per_hour", "webhook", "created")
+        shown = ("name", "record", "start_s", "stop_s", "false_alarms_per_hour", "webhook", "created", "threshold")
         return {
             "id": id,
             **{field: body[field] for field in shown},
-            "threshold": rate.threshold(body["false_alarms_per_hour"]),
-            "set_on_hours": rate.hours,
+            "set_on_hours": body["rate"]["hours"],
             "events": self._store.count(id),
         }
 
@@ -185,6 +186,7 @@ class WatchService:
             model = self._gallery.model
             if model is None:
                 raise RefusedError(422, "streams are watched with the gallery's model, and this gallery holds none")
+            self._blocks.clear()
             self._watcher = Watcher(model, {id: self._loaded(body, encoder) for id, body in self._bodies.items()})
             for state in self._states.values():
                 self._open(self._watcher, state)
@@ -200,11 +202,25 @@ class WatchService:
             log.info("the gallery was refitted: the threshold of a watch is set anew")
             return Watch.create(self._gallery, signal, body["false_alarms_per_hour"], where=body["where"])
         embedding = np.frombuffer(base64.b64decode(body["embedding"]), dtype="<f4")
-        return Watch(signal, embedding, encoder, AlarmRate(**body["rate"]), body["false_alarms_per_hour"])
+        rate, prior = AlarmRate(**body["rate"]), tuple(body["prior"])
+        return Watch(signal, embedding, encoder, rate, prior, body["false_alarms_per_hour"])
 
     def _open(self, watcher: Watcher, state: StreamState) -> None:
-        matches = self._store.last_matches(state.name, state.run)
-        watcher.open(state.name, state.width, state.rate_hz, state.channels, first=state.safe, last_matches=matches)
+        matches, kept = self._store.last_matches(state.name, state.run), self._store.levels(state.name)
+        encoders = {id: watch.encoder for id, watch in watcher.watches.items()}
+        levels = {id: body for id, body in kept.items() if body["encoder"] == encoders.get(id)}
+        place = (state.name, state.width, state.rate_hz, state.channels)
+        watcher.open(*place, first=state.safe, last_matches=matches, levels=levels)
+
+    def _new_levels(self, watcher: Watcher) -> dict[tuple[str, str], Json]:
+        """Levels of streams that have moved on to another block since they were last kept."""
+        fresh: dict[tuple[str, str], Json] = {}
+        for name in self._states:
+            for id, level in watcher.streams[name].levels.items() if name in watcher.streams else ():
+                if id in watcher.watches and self._blocks.get((name, id)) != level.block:
+                    self._blocks[name, id] = level.block
+                    fresh[name, id] = {**level.as_dict(), "encoder": watcher.watches[id].encoder}
+        return fresh
 
     def _fresh(self, watcher: Watcher, chunk: StreamChunk) -> Values:
         """The samples of a chunk that have not come yet; its stream is begun where it is new."""
@@ -248,7 +264,7 @@ class WatchService:
             self._checkpoint_s = time.monotonic()
             assert self._watcher is not None
             safe = {name: self._watcher.safe(name) for name in self._states if name in self._watcher.streams}
-            written = self._store.write(events, safe)
+            written = self._store.write(events, safe, self._new_levels(self._watcher))
             for name, at in safe.items():
                 self._states[name] = StreamState(**{**vars(self._states[name]), "safe": at})
             for _, body in written:
@@ -258,6 +274,7 @@ class WatchService:
         for _, chunk, _ in ready:
             if chunk.end:
                 self._store.end_stream(chunk.stream)
+                self._blocks = {place: block for place, block in self._blocks.items() if place[0] != chunk.stream}
 
     def _event(self, alarm: Alarm, arrived: float) -> NewEvent:
         match = alarm.match

@@ -28,6 +28,8 @@ CREATE TABLE IF NOT EXISTS event (n INTEGER PRIMARY KEY AUTOINCREMENT, watch TEX
     run INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, body TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS event_of_watch ON event (watch, n);
 CREATE INDEX IF NOT EXISTS event_of_stream ON event (stream, run, watch, stop);
+CREATE TABLE IF NOT EXISTS level (stream TEXT NOT NULL, watch TEXT NOT NULL, body TEXT NOT NULL,
+    PRIMARY KEY (stream, watch)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS delivered (watch TEXT PRIMARY KEY, n INTEGER NOT NULL);
 """
 
@@ -79,7 +81,7 @@ class WatchStore:
     def remove_watch(self, id: str) -> None:
         """The watch with all its events."""
         with self._writing() as connection:
-            for table, column in (("watch", "id"), ("event", "watch"), ("delivered", "watch")):
+            for table, column in (("watch", "id"), ("event", "watch"), ("delivered", "watch"), ("level", "watch")):
                 connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (id,))
 
     def streams(self) -> dict[str, StreamState]:
@@ -91,6 +93,7 @@ class WatchStore:
             run = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM run").fetchone()[0]
             connection.execute("DELETE FROM run")
             connection.execute("INSERT INTO run VALUES (?)", (run,))
+            connection.execute("DELETE FROM level WHERE stream = ?", (name,))
             state = StreamState(name, run, safe, rate_hz, width, tuple(channels))
             values = (name, run, safe, rate_hz, width, json.dumps(list(channels)))
             connection.execute("INSERT OR REPLACE INTO stream VALUES (?, ?, ?, ?, ?, ?)", values)
@@ -99,14 +102,25 @@ class WatchStore:
     def end_stream(self, name: str) -> None:
         with self._writing() as connection:
             connection.execute("DELETE FROM stream WHERE name = ?", (name,))
+            connection.execute("DELETE FROM level WHERE stream = ?", (name,))
 
     def last_matches(self, stream: str, run: int) -> dict[str, int]:
         """By watch, where its last event in a stream stopped."""
         query = "SELECT watch, max(stop) FROM event WHERE stream = ? AND run = ? GROUP BY watch"
         return dict(self._read(query, (stream, run)))
 
-    def write(self, events: Sequence[NewEvent], safe: Mapping[str, int]) -> list[tuple[int, Json]]:
-        """Keep events and how far streams are safe, in one change; the events that were new, with their numbers."""
+    def levels(self, stream: str) -> dict[str, Json]:
+        """By watch, the level of a stream when it was last kept how far it is safe."""
+        query = "SELECT watch, body FROM level WHERE stream = ?"
+        return {watch: json.loads(body) for watch, body in self._read(query, (stream,))}
+
+    def write(
+        self, events: Sequence[NewEvent], safe: Mapping[str, int], levels: Mapping[tuple[str, str], Json] | None = None
+    ) -> list[tuple[int, Json]]:
+        """Keep events, how far streams are safe and levels by stream and watch, in one change.
+
+        The events that were new, with their numbers.
+        """
         written = []
         with self._writing() as connection:
             for event in events:
@@ -120,6 +134,8 @@ class WatchStore:
             connection.executemany(
                 "UPDATE stream SET safe = ? WHERE name = ?", [(at, name) for name, at in safe.items()]
             )
+            rows = [(*place, json.dumps(body)) for place, body in (levels or {}).items()]
+            connection.executemany("INSERT OR REPLACE INTO level VALUES (?, ?, ?)", rows)
         return written
 
     def events(self, watch: str, after: int, limit: int) -> list[tuple[int, Json]]:

@@ -19,17 +19,17 @@ CLOSEST = 1e-9
 
 @dataclass(frozen=True)
 class AlarmRate:
-    """The rate at which scores are passed by chance.
+    """The rate at which an excess of nearness is passed by chance.
 
-    It is counted where enough was seen, and falls beyond as a power of 1 - s², as that of directions drawn at random
-    does; the power is that of the largest scores seen.
+    It is counted where enough was seen. Beyond, it falls as a power of 1 - s², as that of directions drawn at random
+    does; the power is that of the largest scores seen. Scores come as nearness, -log(1 - s²), less a stream's level.
 
     Parameters
     ----------
     floor : float
-        The nearness, -log(1 - s²), from which on it is extrapolated.
+        The excess from which on it is extrapolated.
     scale : float
-        By how much nearness grows while the rate falls to 1/e.
+        By how much the excess grows while the rate falls to 1/e.
     per_hour_at_floor : float
         Alarms an hour at the floor.
     hours : float
@@ -42,13 +42,13 @@ class AlarmRate:
     hours: float
 
     @classmethod
-    def of_peaks(cls, scores: npt.ArrayLike, hours: float) -> AlarmRate:
-        """Measure the rate from the scores of the best windows of so many hours, none of which overlap.
+    def of_peaks(cls, excess: npt.ArrayLike, hours: float) -> AlarmRate:
+        """Measure the rate from the best windows of so many hours, none of which overlap.
 
         Parameters
         ----------
-        scores : array
-            The scores.
+        excess : array
+            How far the nearness of each lies above the level of its stream.
         hours : float
             How long the signal lasted.
 
@@ -62,7 +62,7 @@ class AlarmRate:
         ConfigError
             When there are too few to say.
         """
-        near = np.sort(_nearness(np.asarray(scores, dtype=np.float64)))
+        near = np.sort(np.asarray(excess, dtype=np.float64))
         if len(near) < LEAST_PEAKS or hours <= 0:
             raise ConfigError(
                 "the threshold of a watch is set on signal without what it watches for, and the gallery has too little "
@@ -76,24 +76,23 @@ class AlarmRate:
                 return cls(floor, scale, beyond / hours, hours)
             near = near[:-1]
 
-    def per_hour(self, score: float) -> float:
+    def per_hour(self, excess: float) -> float:
         """Alarms an hour at a threshold.
 
         Parameters
         ----------
-        score : float
+        excess : float
             The threshold.
 
         Returns
         -------
         float
-            How many times an hour signal without the pattern scores as much.
+            How many times an hour signal without the pattern is as near.
         """
-        near = float(_nearness(np.asarray(score)))
-        return self.per_hour_at_floor * math.exp(-max(near - self.floor, 0.0) / self.scale)
+        return self.per_hour_at_floor * math.exp(-max(excess - self.floor, 0.0) / self.scale)
 
     def threshold(self, per_hour: float) -> float:
-        """The score that is passed so many times an hour by chance.
+        """The excess that is passed so many times an hour by chance.
 
         Parameters
         ----------
@@ -103,7 +102,7 @@ class AlarmRate:
         Returns
         -------
         float
-            The score.
+            The excess of nearness.
 
         Raises
         ------
@@ -115,8 +114,7 @@ class AlarmRate:
                 f"false alarms an hour must lie above 0 and within {self.per_hour_at_floor:.3g}, got {per_hour:g}: "
                 "with more, nearly everything would be an alarm"
             )
-        near = self.floor + self.scale * math.log(self.per_hour_at_floor / per_hour)
-        return math.sqrt(max(1 - math.exp(-near), 0.0))
+        return self.floor + self.scale * math.log(self.per_hour_at_floor / per_hour)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them.
@@ -127,9 +125,3 @@ class AlarmRate:
             What the class is made from.
         """
         return dict(vars(self))
-
-
-def _nearness(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Grows with the score; what is no nearer than nothing is 0."""
-    near: npt.NDArray[np.float64] = -np.log(np.maximum(1 - np.maximum(scores, 0.0) ** 2, CLOSEST))
-    return near

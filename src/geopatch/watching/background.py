@@ -19,9 +19,9 @@ SEED = 11
 
 
 def background(
-    gallery: Gallery, seconds: float, least_s: float, *, apart_from: str = "", where: Where = None
+    gallery: Gallery, seconds: float, least_s: float, part_s: float, *, apart_from: str = "", where: Where = None
 ) -> Iterator[Values]:
-    """Parts (T, C) of stored records at the gallery's rate, `seconds` together, each at least `least_s` long.
+    """Parts (T, C) of stored records at the gallery's rate, `seconds` together, of `part_s`, at least `least_s`.
 
     Windows of the record `apart_from` are left out where there are others: what is looked for happens there.
     """
@@ -33,7 +33,7 @@ def background(
     ]
     others = [record for record in records if record.name != apart_from]
     draw = np.random.default_rng(SEED)
-    chosen = _spread(others or records, min(MOST_RECORDS, max(int(seconds / least_s), 1)), draw)
+    chosen = _spread(others or records, min(MOST_RECORDS, max(int(seconds / part_s), 1)), draw)
     if not chosen:
         raise GalleryError(f"the gallery has no record of {least_s:.3g} s or more to set a threshold on")
     left_s = seconds

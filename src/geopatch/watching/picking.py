@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +23,15 @@ class StreamMatch:
         The cosine with the query.
     decided : int
         The sample after which it was clear that nothing better comes.
+    excess : float, default=0.0
+        How far its nearness lies above the stream's own level.
     """
 
     start: int
     stop: int
     score: float
     decided: int
+    excess: float = 0.0
 
 
 @dataclass
@@ -38,21 +41,21 @@ class Picker:
     A window that overlaps the last match is the same happening.
     """
 
-    threshold: float
+    threshold: float  # of the excess
     hold: int  # samples
     free_from: int = 0  # where the last match stopped
     pending: list[StreamMatch] = field(default_factory=list)  # windows of one happening that score enough, so far
 
-    def take(self, start: int, stop: int, score: float) -> StreamMatch | None:
+    def take(self, start: int, stop: int, excess: float, score: float) -> StreamMatch | None:
         """The next window; a match where one is decided now."""
-        if score >= self.threshold and start >= self.free_from:
-            self.pending.append(StreamMatch(start, stop, score, stop))
+        if excess >= self.threshold and start >= self.free_from:
+            self.pending.append(StreamMatch(start, stop, score, stop, excess))
         best = self.best
         return self.release(stop) if best is not None and stop - best.stop >= self.hold else None
 
     @property
     def best(self) -> StreamMatch | None:
-        return max(self.pending, key=lambda match: match.score, default=None)
+        return max(self.pending, key=lambda match: match.excess, default=None)
 
     @property
     def first_needed(self) -> int | None:
@@ -65,7 +68,7 @@ class Picker:
         if best is None:
             return None
         self.free_from = best.stop
-        return StreamMatch(best.start, best.stop, best.score, decided)
+        return replace(best, decided=decided)
 
 
 def peaks(starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], scores: npt.NDArray[np.float64]) -> list[float]:

@@ -15,6 +15,7 @@ from geopatch.search.query import Query, encode_queries
 from geopatch.signal import Signal, are_bands
 from geopatch.watching.alarms import AlarmRate
 from geopatch.watching.background import background
+from geopatch.watching.levels import BLOCK_STRIDES, QUANTILE, StreamLevel, nearness, prior_of, score_at
 from geopatch.watching.picking import HOLD, best_of_ends, peaks
 from geopatch.watching.scores import WindowEncoder, ends_between
 
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 
 STEPS = 8  # windows in the time of one
 SPEEDS = (0.8, 1.0, 1.25)  # at which what is watched for may happen
-BACKGROUND_WINDOWS = 16_384  # that a threshold is set on, at most
+BACKGROUND_WINDOWS = 32_768  # that a threshold is set on, at most
 BATCH = 512
 LEAST_SAMPLES = 8
+LEAST_LENGTHS, PART_LENGTHS = 4, 60  # of the pattern, in a part of a record that the threshold is set on
 
 Values = npt.NDArray[np.float32]
 
@@ -39,11 +41,13 @@ class Watch:
     signal : Signal
         The pattern, at the gallery's rate.
     embedding : array of shape (D,)
-        Its vector.
+        The vector of its shape.
     encoder : str
         Digest of the encoder that made it.
     rate : AlarmRate
-        How often scores are passed on signal without the pattern.
+        How often an excess over a stream's own level is passed on signal without the pattern.
+    prior : tuple of float
+        How near windows of the gallery are, as a rule: the level of a stream to begin with.
     false_alarms_per_hour : float
         How many are tolerated.
     notes : tuple of str, default=()
@@ -58,6 +62,7 @@ class Watch:
     embedding: Values
     encoder: str
     rate: AlarmRate
+    prior: tuple[float, ...]
     false_alarms_per_hour: float
     notes: tuple[str, ...] = ()
 
@@ -101,15 +106,24 @@ class Watch:
         signal = encoded.window
         if signal.length < LEAST_SAMPLES:
             raise ConfigError(f"a watch needs a query of {LEAST_SAMPLES} samples or more, got {signal.length}")
-        new = cls(signal, encoded.embedding, encoder, AlarmRate(0, 1, 1, 0), false_alarms_per_hour)
-        rate = new.measured(gallery, WindowEncoder(model), where)
-        rate.threshold(false_alarms_per_hour)  # refused here where there can be none
-        return replace(new, rate=rate)
+        windows = WindowEncoder(model)
+        embedding = windows.embed([signal.values])[0]
+        if np.isnan(embedding).any():
+            raise ConfigError("nothing was measured in the query of a watch; choose another part")
+        new = cls(signal, embedding, encoder, AlarmRate(0, 1, 1, 0), (), false_alarms_per_hour)
+        set_up = new._measured(gallery, windows, where)
+        set_up.rate.threshold(false_alarms_per_hour)  # refused here where there can be none
+        return set_up
+
+    @property
+    def excess(self) -> float:
+        """How far above a stream's own level the nearness of what is reported lies."""
+        return self.rate.threshold(self.false_alarms_per_hour)
 
     @property
     def threshold(self) -> float:
-        """The score from which on something is reported."""
-        return self.rate.threshold(self.false_alarms_per_hour)
+        """The score from which on something is reported in a stream whose level is that of the gallery."""
+        return score_at(max(float(np.quantile(self.prior, QUANTILE)) + self.excess, 0.0))
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -126,33 +140,38 @@ class Watch:
         """Samples that nothing better may come in before a match is reported."""
         return max(round(HOLD * self.signal.length), 1)
 
-    def measured(self, gallery: Gallery, encoder: WindowEncoder, where: Where = None) -> AlarmRate:
-        """The rate of alarms on signal of the gallery.
-
-        Parameters
-        ----------
-        gallery : Gallery
-            The gallery.
-        encoder : WindowEncoder
-            What encodes its windows.
-        where : str, mapping or Filter, optional
-            Only windows that pass.
+    def level(self) -> StreamLevel:
+        """The level of a stream of which nothing has come yet.
 
         Returns
         -------
-        AlarmRate
-            What thresholds are derived from.
+        StreamLevel
+            That of the gallery's signal.
         """
+        return StreamLevel(self.prior, self.block)
+
+    @property
+    def block(self) -> int:
+        """Samples of a block by which the level of a stream is learnt."""
+        return BLOCK_STRIDES * self.stride
+
+    def _measured(self, gallery: Gallery, encoder: WindowEncoder, where: Where) -> Watch:
+        """The same with the rate of alarms on signal of the gallery."""
         clock_hz = gallery.about.clock_hz
         seconds = BACKGROUND_WINDOWS * self.stride / clock_hz / len(self.lengths)
-        least_s = 4 * max(self.lengths) / clock_hz
-        scores, hours = list[float](), 0.0
-        own = self.signal.record if where is None else ""
-        for values in background(gallery, seconds, least_s, apart_from=own, where=where):
+        sizes_s = [count * max(self.lengths) / clock_hz for count in (LEAST_LENGTHS, PART_LENGTHS)]
+        source, hours, parts = self.signal.record if where is None else "", 0.0, []
+        for values in background(gallery, seconds, *sizes_s, apart_from=source, where=where):
             windows = [(ends, self._scores(encoder, values, ends, length)) for length, ends in self._ends(values)]
-            scores += peaks(*best_of_ends(windows, self.lengths))
+            starts, stops, scores = best_of_ends(windows, self.lengths)
+            parts.append((starts, stops, np.where(np.isfinite(scores), nearness(scores), -np.inf)))
             hours += len(values) / clock_hz / 3600
-        return AlarmRate.of_peaks(scores, hours)
+        near = np.concatenate([one[2] for one in parts]) if parts else np.zeros(0)
+        if not np.isfinite(near).any():
+            raise GalleryError("the gallery keeps no values that the threshold of a watch could be set on")
+        known = replace(self, prior=prior_of(near[np.isfinite(near)]))
+        best = [peaks(starts, stops, known.level().excess(stops, own)) for starts, stops, own in parts]
+        return replace(known, rate=AlarmRate.of_peaks(np.concatenate(best), hours))
 
     def _ends(self, values: Values) -> list[tuple[int, npt.NDArray[np.int64]]]:
         return [

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from geopatch.errors import SignalError
 from geopatch.signal import Signal
-from geopatch.watching.picking import Picker, StreamMatch, best_of_ends
+from geopatch.watching.levels import StreamLevel, nearness
+from geopatch.watching.picking import Picker, StreamMatch
 from geopatch.watching.samples import Samples
 from geopatch.watching.scores import WindowEncoder, ends_between
 from geopatch.watching.spans import AROUND, refined_span
@@ -40,7 +41,7 @@ class Alarm:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them."""
         own = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "match"}
-        return {**own, "score": self.match.score}
+        return {**own, "score": self.match.score, "excess": self.match.excess}
 
 
 @dataclass
@@ -51,11 +52,22 @@ class WatchedStream:
     held: Values  # at the gallery's rate
     first: int  # number of the first of these
     pickers: dict[str, Picker] = field(default_factory=dict)
+    levels: dict[str, StreamLevel] = field(default_factory=dict)
     next_after: dict[str, int] = field(default_factory=dict)  # by watch: windows that end later are still to come
 
     @property
     def stop(self) -> int:
         return self.first + len(self.held)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """Windows of one stream that end at these samples, for watches that look at the same lengths."""
+
+    stream: str
+    watches: tuple[str, ...]
+    lengths: tuple[int, ...]
+    ends: tuple[range, ...]  # for each length
 
 
 class Watcher:
@@ -89,6 +101,7 @@ class Watcher:
         *,
         first: int = 0,
         last_matches: Mapping[str, int] | None = None,
+        levels: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> WatchedStream:
         """Begin a stream, or take one up again.
 
@@ -106,6 +119,8 @@ class Watcher:
             The number of the first sample that comes.
         last_matches : mapping, optional
             By watch, where the last match stopped, in samples at the gallery's rate.
+        levels : mapping, optional
+            By watch, the level of the stream as `StreamLevel.as_dict` gave it.
 
         Returns
         -------
@@ -126,6 +141,10 @@ class Watcher:
         for watch, stop in (last_matches or {}).items():
             if watch in self.watches:
                 self._picker(stream, watch).free_from = stop
+        for watch, state in (levels or {}).items():
+            if watch in self.watches:
+                self._picker(stream, watch)
+                stream.levels[watch] = StreamLevel.from_dict(state, self.watches[watch].block)
         self.streams[name] = stream
         return stream
 
@@ -209,9 +228,9 @@ class Watcher:
         needed = [stream.stop]
         for watch, after in stream.next_after.items():
             if watch in self.watches:
-                pending = stream.pickers[watch].first_needed
+                pending, begin = stream.pickers[watch].first_needed, min(after, stream.levels[watch].start)
                 longest = max(self.watches[watch].lengths)
-                needed.append((after if pending is None else min(pending, after)) - longest)
+                needed.append((begin if pending is None else min(pending, begin)) - longest)
         return min(stream.samples.own_sample(max(min(needed), 0)), stream.samples.received)
 
     def _take(self, stream: WatchedStream, fresh: Values) -> None:
@@ -225,56 +244,63 @@ class Watcher:
     def _picker(self, stream: WatchedStream, name: str) -> Picker:
         if name not in stream.pickers:
             watch = self.watches[name]
-            stream.pickers[name] = Picker(watch.threshold, watch.hold)
+            stream.pickers[name], stream.levels[name] = Picker(watch.excess, watch.hold), watch.level()
             stream.next_after[name] = stream.first
         return stream.pickers[name]
 
     def _decided(self, names: Sequence[str]) -> list[list[Alarm]]:
-        """Every window is encoded once, also where several watches look at windows of its length."""
-        jobs = [(name, watch, length, self._ends(name, watch, length)) for name, watch, length in self._wanted(names)]
-        cuts = {(name, length, end): None for name, _, length, ends in jobs for end in ends}
-        rows = {cut: row for row, cut in enumerate(cuts)}
-        vectors = self._encoder.embed([self._cut(*cut) for cut in cuts])
-        scored: dict[tuple[str, str], dict[int, npt.NDArray[np.float64]]] = {}
-        for name, watch, length, ends in jobs:
-            scores = vectors[[rows[name, length, end] for end in ends]] @ self.watches[watch].embedding
-            scored.setdefault((name, watch), {})[length] = np.where(np.isnan(scores), -np.inf, scores).astype(float)
-        alarms = [self._picked(name, {w: s for (n, w), s in scored.items() if n == name}) for name in names]
+        """Every window is cut and encoded once for all watches that look at windows of its length."""
+        jobs = [job for name in names for job in self._jobs(name)]
+        vectors = self._encoder.embed([window for job in jobs for window in self._windows(job)])
+        alarms: dict[str, list[Alarm]] = {name: [] for name in names}
+        first = 0
+        for job in jobs:
+            last = first + sum(len(ends) for ends in job.ends)
+            alarms[job.stream] += self._picked(job, vectors[first:last])
+            first = last
         for name in names:
             self._forget(self.streams[name])
+        return [sorted(alarms[name], key=lambda alarm: alarm.start_s) for name in names]
+
+    def _jobs(self, name: str) -> list[_Job]:
+        stream, alike = self.streams[name], dict[tuple[tuple[int, ...], int, int], list[str]]()
+        for watch, one in self.watches.items():
+            self._picker(stream, watch)
+            alike.setdefault((one.lengths, one.stride, stream.next_after[watch]), []).append(watch)
+        jobs = []
+        for (lengths, stride, after), watches in alike.items():
+            ends = [self._ends(stream, after, stride, length) for length in lengths]
+            jobs.append(_Job(name, tuple(watches), lengths, tuple(ends)))
+            for watch in watches:
+                stream.next_after[watch] = max(stream.stop, after)
+        return jobs
+
+    @staticmethod
+    def _ends(stream: WatchedStream, after: int, stride: int, length: int) -> range:
+        ends = ends_between(after, stream.stop, stride, length)
+        return ends[-(-max(stream.first + length - ends.start, 0) // stride) :] if len(ends) else ends
+
+    def _windows(self, job: _Job) -> list[Values]:
+        held, first = self.streams[job.stream].held, self.streams[job.stream].first
+        pairs = ((length, end - first) for length, ends in zip(job.lengths, job.ends, strict=True) for end in ends)
+        return [held[end - length : end] for length, end in pairs]
+
+    def _picked(self, job: _Job, vectors: Values) -> list[Alarm]:
+        stream, alarms = self.streams[job.stream], list[Alarm]()
+        if not len(vectors):
+            return alarms
+        patterns = np.stack([self.watches[watch].embedding for watch in job.watches], axis=1)
+        stops, lengths, scores = _best_lengths(job, vectors @ patterns)
+        near = np.where(np.isfinite(scores), nearness(scores), -np.inf)
+        for column, watch in enumerate(job.watches):
+            picker, excess = stream.pickers[watch], stream.levels[watch].excess(stops, near[:, column])
+            if not picker.pending and excess.max() < picker.threshold:
+                continue
+            starts = stops - lengths[:, column]
+            rows = zip(starts.tolist(), stops.tolist(), excess.tolist(), scores[:, column].tolist(), strict=True)
+            matches = [match for row in rows if (match := picker.take(*row)) is not None]
+            alarms += [self._alarm(stream, watch, match) for match in matches]
         return alarms
-
-    def _wanted(self, names: Sequence[str]) -> list[tuple[str, str, int]]:
-        for name in names:
-            for watch in self.watches:
-                self._picker(self.streams[name], watch)
-        return [
-            (name, watch, length) for name in names for watch, one in self.watches.items() for length in one.lengths
-        ]
-
-    def _ends(self, name: str, watch: str, length: int) -> range:
-        stream = self.streams[name]
-        ends = ends_between(stream.next_after[watch], stream.stop, self.watches[watch].stride, length)
-        return ends[-(-max(stream.first + length - ends.start, 0) // ends.step) :] if len(ends) else ends
-
-    def _cut(self, name: str, length: int, end: int) -> Values:
-        stream = self.streams[name]
-        return stream.held[end - length - stream.first : end - stream.first]
-
-    def _picked(self, name: str, scored: Mapping[str, Mapping[int, npt.NDArray[np.float64]]]) -> list[Alarm]:
-        stream, alarms = self.streams[name], list[Alarm]()
-        for watch, by_length in scored.items():
-            windows = [
-                (np.asarray(self._ends(name, watch, length), dtype=np.int64), scores)
-                for length, scores in by_length.items()
-            ]
-            starts, stops, scores = best_of_ends(windows, list(by_length))
-            for start, stop, score in zip(starts.tolist(), stops.tolist(), scores.tolist(), strict=True):
-                match = stream.pickers[watch].take(start, stop, score)
-                if match is not None:
-                    alarms.append(self._alarm(stream, watch, match))
-            stream.next_after[watch] = max(stream.stop, stream.next_after[watch])
-        return sorted(alarms, key=lambda alarm: alarm.start_s)
 
     def _alarm(self, stream: WatchedStream, name: str, match: StreamMatch) -> Alarm:
         watch, clock_hz = self.watches[name], stream.samples.clock_hz
@@ -291,7 +317,7 @@ class Watcher:
             match.start / clock_hz,
             match.stop / clock_hz,
             (match.decided - match.stop) / clock_hz,
-            watch.rate.per_hour(match.score),
+            watch.rate.per_hour(match.excess),
         )
 
     def _forget(self, stream: WatchedStream) -> None:
@@ -302,3 +328,19 @@ class Watcher:
         keep = max(needed - round(AROUND * longest) - 1, stream.first)
         if keep - stream.first > longest:  # not at every chunk: it copies what is kept
             stream.held, stream.first = stream.held[keep - stream.first :].copy(), keep
+
+
+def _best_lengths(
+    job: _Job, scores: npt.NDArray[np.float32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Ends, and for each end and watch the length of the best window and its score."""
+    stops = np.unique(np.concatenate([np.asarray(ends, dtype=np.int64) for ends in job.ends]))
+    best = np.full((len(stops), len(job.watches)), -np.inf)
+    lengths, first = np.zeros(best.shape, dtype=np.int64), 0
+    for length, ends in zip(job.lengths, job.ends, strict=True):
+        rows = np.searchsorted(stops, ends)
+        own = np.nan_to_num(scores[first : first + len(ends)].astype(np.float64), nan=-np.inf)
+        lengths[rows] = np.where(own > best[rows], length, lengths[rows])
+        best[rows] = np.maximum(best[rows], own)
+        first += len(ends)
+    return stops, lengths, best
