@@ -155,7 +155,9 @@ def test_a_driver_that_was_killed_goes_on(made: Path, address: str, tmp_path: Pa
     assert_same(contents(made / "gallery"), contents(place))
 
 
-def test_an_address_without_a_scheduler_is_one_line(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_scheduler_is_one_line(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from geopatch.indexing import cluster
 
     monkeypatch.setattr(cluster, "CONNECT_S", 1)
