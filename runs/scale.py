@@ -58,13 +58,11 @@ def main() -> None:
                 Gallery.create(place, gallery.model).close()
         row = indexed(files, one, None)
         print(json.dumps({"task": "encode", "engine": "one process", "workers": 0, **about, **row}), flush=True)
-        with LocalCluster(
-            n_workers=arguments.workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
-        ) as cluster:
-            with Client(cluster, set_as_default=False) as client:
-                before = sum(client.run(time.process_time).values())
-                row = indexed(files, two, cluster.scheduler_address)
-                row["workers_cpu_s"] = round(sum(client.run(time.process_time).values()) - before, 2)
+        workers = {"n_workers": arguments.workers, "threads_per_worker": 1, "dashboard_address": None}
+        with LocalCluster(host="127.0.0.1", **workers) as cluster, Client(cluster, set_as_default=False) as client:
+            before = sum(client.run(time.process_time).values())
+            row = indexed(files, two, cluster.scheduler_address)
+            row["workers_cpu_s"] = round(sum(client.run(time.process_time).values()) - before, 2)
         row["largest_difference"] = difference(one, two)
         print(json.dumps({"task": "encode", "engine": "dask", "workers": arguments.workers, **about, **row}))
 

@@ -161,7 +161,7 @@ def test_an_address_without_a_scheduler_is_one_line(
     from geopatch.indexing import cluster
 
     monkeypatch.setattr(cluster, "CONNECT_S", 1)
-    with pytest.raises(ConfigError, match="no Dask scheduler answers at 'tcp://127.0.0.1:9'"):
+    with pytest.raises(ConfigError, match="no Dask scheduler answers at 'tcp://127"):
         index_files(made / "folder", tmp_path / "gallery", IndexSettings(cluster="tcp://127.0.0.1:9"), Listener())
     assert not (tmp_path / "gallery").exists()
 

@@ -141,7 +141,7 @@ class ClusterTaker(Taker):
 
     def _result(self, file: InputFile, part: int) -> EncodedPart:
         from distributed import KilledWorker, TimeoutError
-        from distributed.comm import CommClosedError
+        from distributed.comm.core import CommClosedError
 
         future = self._running.pop((file.id, part))
         while True:
