@@ -27,7 +27,8 @@ def indexed(files: list[Path], place: Path, cluster: str | None) -> dict[str, fl
     start_s, start_cpu_s = time.perf_counter(), time.process_time()
     report = index_files(files, place, IndexSettings(cluster=cluster), Listener())
     seconds, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
-    return {"windows": report.written, "seconds": round(seconds, 2), "driver_cpu_s": round(cpu_s, 2)}
+    load = round(os.getloadavg()[0], 1)  # of the whole machine, over the last minute
+    return {"windows": report.written, "seconds": round(seconds, 2), "driver_cpu_s": round(cpu_s, 2), "load": load}
 
 
 def difference(one: Path, two: Path) -> float:
