@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 TORCH := 2.13.0
-EXTRAS := frames ecg eeg speech archive plot dtw gallery postgres serve multi-gpu
+EXTRAS := frames ecg eeg speech archive plot dtw gallery postgres serve cluster multi-gpu
 BIN := .venv/bin
 LOCK := $(shell $(PYTHON) -c 'import sys; print("requirements.lock" if sys.version_info >= (3, 11) else "requirements-3.10.lock")')
 DEMO := .venv/.ready-for-demo

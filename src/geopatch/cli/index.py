@@ -35,6 +35,7 @@ NAMES_SHOWN = 3
 @metadata_flags
 @click.option("--labels", metavar="COLUMN", help="Metadata that says what is alike: trains a half beside the kernels.")
 @click.option("--prune", is_flag=True, help="Remove what came from files that are gone.")
+@click.option("--cluster", metavar="ADDRESS", help="Encode with the workers of a Dask scheduler, as tcp://HOST:8786.")
 @read_flags
 @options.device
 @options.as_json
@@ -52,6 +53,7 @@ def command(
     pattern: str | None,
     labels: str | None,
     prune: bool,
+    cluster: str | None,
     device: str,
     as_json: bool,
     **flags: Any,
@@ -82,6 +84,7 @@ def command(
         labels=labels,
         prune=prune,
         device=device,
+        cluster=cluster,
     )
     with indexing_bar(quiet=as_json) as bar:
         listener = Listener(bar.say, lambda line: bar.say(f"skipped {line}"), bar.update)

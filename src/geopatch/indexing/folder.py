@@ -7,6 +7,7 @@ that was killed goes on where it stood, and ends with what a run that was not ki
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ from geopatch.memory import give_back
 from geopatch.read_options import ReadOptions
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from geopatch.estimator import GeoPatch
 
 SUFFIX = ".gallery"  # of the place beside a folder, where none is given
@@ -51,6 +54,7 @@ def index(
     units: Mapping[str, str] | Sequence[str] | None = None,
     rate_hz: float | None = None,
     prune: bool = False,
+    cluster: str | None = None,
     device: str = "auto",
     progress: bool = False,
 ) -> Gallery:
@@ -98,6 +102,9 @@ def index(
         Samples a second, for files that do not say it.
     prune : bool, default=False
         Whether to remove the windows of files that are gone.
+    cluster : str, optional
+        The address of a Dask scheduler, such as ``tcp://host:8786``: its workers read the files, where this process
+        does, and encode them; this process fits and writes. The gallery is the same. By default this process does all.
     device : str, default="auto"
         Where to fit and encode: "cpu", "cuda", "cuda:N", or "auto".
     progress : bool, default=False
@@ -145,6 +152,7 @@ def index(
         labels=labels,
         prune=prune,
         device=device,
+        cluster=cluster,
     )
     target = place if place is not None else _beside(paths)
     with indexing_bar(quiet=not progress) as bar:
@@ -170,11 +178,11 @@ def index_files(
     if not files:
         raise DataError("there is no file to index; give a folder of recordings")
     reader = Reader(settings, audio_of(files))
-    with _opened(place, files, reader, telling, progress) as gallery:
+    with _connected(settings.cluster) as client, _opened(place, files, reader, telling, progress) as gallery:
         front = _front_end(gallery)
         _check_settings(settings, front)
         reader.audio = front.audio
-        taker = Taker(gallery, reader, front, telling, report)
+        taker = _taker(client, gallery, reader, front, telling, report)
         known = _known(gallery)
         taker.take(files, known)
         _prune(gallery, known, files, settings.prune, telling, report)
@@ -182,6 +190,26 @@ def index_files(
             _optimize(gallery, telling)
         report.windows = len(gallery)
     return report
+
+
+def _connected(cluster: str | None) -> AbstractContextManager[Client | None]:
+    """A client of the cluster, before there is any work; None where there is none."""
+    if cluster is None:
+        return nullcontext()
+    from geopatch.indexing.cluster import connected
+
+    return connected(cluster)
+
+
+def _taker(
+    client: Client | None, gallery: Gallery, reader: Reader, front: FrontEnd, listener: Listener, report: IndexReport
+) -> Taker:
+    if client is None:
+        return Taker(gallery, reader, front, listener, report)
+    from geopatch.indexing.cluster import ClusterTaker
+
+    reader.kept.clear()  # workers read files again
+    return ClusterTaker(gallery, reader, front, listener, report, client=client)
 
 
 def _beside(paths: Any) -> Path:

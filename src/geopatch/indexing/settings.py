@@ -31,6 +31,7 @@ class IndexSettings:
     anchors: str | None = None  # where marks of a clock come from; None: as they are annotated
     prune: bool = False
     device: str = "auto"
+    cluster: str | None = None  # the scheduler whose workers encode; None: this process does
 
     def __post_init__(self) -> None:
         lengths = {"window_s": self.window_s, "shortest_s": self.shortest_s, "longest_s": self.longest_s}
