@@ -19,6 +19,7 @@ from geopatch_lab import plot
 from geopatch_lab.plot.pareto import frontier
 from geopatch_lab.study import paper, tables
 from geopatch_lab.study.ablations import ALL_ABLATIONS
+from geopatch_lab.study.budgets import long_table
 from geopatch_lab.study.claims import CLAIMS, HOLDS, IN_PART, NOT, PAPERS_EIGHT, UNKNOWN, claims_table, tally, verdicts
 from geopatch_lab.study.compare import average_ranks, bootstrap, critical_difference, difference
 from geopatch_lab.study.cost import Cost, Growth, growths, mflop, read_cost, write_cost
@@ -238,8 +239,10 @@ def test_the_claim_on_strict_flips_with_its_rows(late: float, expected: str) -> 
 
 @pytest.mark.parametrize(("less", "expected"), [(0.8, HOLDS), (0.95, NOT)])
 def test_the_claim_on_geometry_flips_with_its_rows(less: float, expected: str) -> None:
-    rows = [row("nsrdb", "learned", 0.9), row("nsrdb", "no-geometry", less)]
+    values = {"learned": 0.9, "no-geometry": less}
+    rows = [row("nsrdb", preset, value, seed=seed) for preset, value in values.items() for seed in (0, 1)]
     assert verdict_of("must be paired with geometry conditioning", rows) == expected
+    assert verdict_of("must be paired with geometry conditioning", rows[::2]) == UNKNOWN  # one seed says nothing
 
 
 def test_an_ablation_counts_only_beyond_what_seeds_differ_by() -> None:
@@ -256,6 +259,27 @@ def test_an_ablation_counts_only_beyond_what_seeds_differ_by() -> None:
         assert "NSRDB standard 2.0." in told
         assert f"Of 1 differences from the full encoder {beyond} exceed" in told
     assert tables.ablation_noise(StudyScores.of([row("nsrdb", "learned", 0.9)])) == ""
+
+
+def long(one: Row) -> Row:
+    return replace(one, preset=f"{one.preset}@5000x128")
+
+
+@pytest.mark.parametrize(("ordinary", "later", "expected"), [(0.3, 0.9, HOLDS), (0.9, 0.3, HOLDS), (0.3, 0.3, NOT)])
+def test_the_better_verdict_of_two_budgets_stands(ordinary: float, later: float, expected: str) -> None:
+    """After ten times the steps, an encoder is compared with the baselines as they are, and in no other table."""
+    presets = ("learned", "paper")
+    rows = [rival("arctic", method, 0.5) for method in PAPERS_EIGHT]
+    rows += [row("arctic", preset, ordinary) for preset in presets]
+    rows += [long(row("arctic", preset, later)) for preset in presets]
+    assert verdict_of("best on CMU ARCTIC", rows) == expected
+    scores = StudyScores.of(rows)
+    assert scores.value(Condition("arctic", "paper")) == ordinary
+    assert scores.longer().value(Condition("arctic", "paper")) == later
+    assert f"| paper | - -> - | - -> - | - -> - | - -> - | {ordinary:.3f} (1) -> {later:.3f} (1) |" in long_table(
+        scores
+    )
+    assert long_table(StudyScores.of(rows[:-2])) == ""
 
 
 @pytest.mark.parametrize(("own", "expected"), [(0.9, HOLDS), (0.6, NOT)])

@@ -14,7 +14,7 @@ from geopatch_lab.baselines.registry import METHODS, NETWORKS
 from geopatch_lab.study import paper, sets
 from geopatch_lab.study.ablations import ALL_ABLATIONS, ENCODERS, FULL, INSTANT
 
-PARTS = ("main", "late", "robustness", "ablations", "stability", "pool", "published")
+PARTS = ("main", "late", "robustness", "ablations", "stability", "pool", "published", "long")
 MEASURE, CHOOSE, CLASSIFY = "measure", "choose", "classify"
 STABILITY, STABILITY_QUICK = "stability", "stability-quick"  # the theorems, at either size
 WITH_AEON = ("catch22", "multirocket-hydra-ridge")
@@ -23,10 +23,15 @@ PRESETS = ("default", INSTANT, FULL, "paper")
 SEEDS = (0, 1, 2)
 ABLATION_SETS = ("nsrdb", "mitdb", "Handwriting")
 STABILITY_SETS = ("nsrdb", "mitdb")
+LONG = "long"  # the part in which the paper's claims are judged again, after ten times the steps
+LONG_SETS = ("nsrdb", "nstdb", "mitdb", "arctic", "Handwriting")
+LONG_ABLATIONS = ("no-geometry", "boundaries-adaptive", "minus-curvature", "minus-residual", "other-aggregate")
 SPEECH_ABLATIONS = ("no-geometry", "minus-curvature", "minus-residual")  # what the paper says of speech
 POOL_METHODS = ("minirocket-ridge", "dtw-10", "euclidean")
 STEPS, BATCH = 500, 64  # of every training, to keep the whole short; GeoPatch's own are 1200 and 128
+LONG_STEPS, LONG_BATCH = 5000, 128
 PUBLISHED_TIMES = 3  # as many steps where a baseline is compared with its own paper
+AT = "@"  # between a method and a budget of its own
 CHOICE_STEPS = 200  # of a training that only compares two treatments of amplitude
 
 
@@ -54,6 +59,11 @@ class Job:
         trains = self.method in NETWORKS or not (self.is_baseline or self.method == INSTANT)
         budget = f".{self.budget.max_steps}x{self.batch}" if trains else ""
         return f"{self.aim}.{self.data}.{self.target}.{self.method}.{self.seed}{budget}"
+
+    @property
+    def title(self) -> str:
+        """What its rows call the method: with the budget, where that is not the one of all others."""
+        return f"{self.method}{AT}{self.steps}x{self.batch}" if self.part == LONG else self.method
 
     @property
     def needs(self) -> str:
@@ -105,15 +115,18 @@ class Scope:
     stability: tuple[str, ...] = STABILITY_SETS
     pool: tuple[str, ...] = sets.POOL
     published: tuple[str, ...] = paper.PUBLISHED_SETS
+    long: tuple[str, ...] = LONG_SETS
     steps: int = STEPS
     batch: int = BATCH
+    long_steps: int = LONG_STEPS
+    long_batch: int = LONG_BATCH
     stability_aim: str = STABILITY
 
     @property
     def data(self) -> tuple[str, ...]:
         """Every set it needs."""
         parts = (self.main, self.late, self.robustness, self.ablations, self.stability, self.pool, self.published)
-        return tuple(dict.fromkeys(name for part in parts for name in part))
+        return tuple(dict.fromkeys(name for part in (*parts, self.long) for name in part))
 
 
 WHOLE = Scope()
@@ -125,8 +138,11 @@ QUICK = Scope(
     stability=("nsrdb",),
     pool=("BME", "ItalyPowerDemand", "Plane", "SmoothSubspace", "SyntheticControl", "UMD"),
     published=("GunPoint",),
+    long=("nsrdb",),
     steps=12,
     batch=16,
+    long_steps=24,
+    long_batch=16,
     stability_aim=STABILITY_QUICK,
 )
 
@@ -181,6 +197,8 @@ def _ablations(scope: Scope) -> Iterator[Job]:
         yield from _encoders(scope, (name,), (FULL, *ALL_ABLATIONS), ablation_target(name))
     speech = [name for name in scope.main if name == sets.SPEECH]
     yield from _encoders(scope, speech, (FULL, *SPEECH_ABLATIONS))
+    for name in scope.long:  # what the long budget is compared with
+        yield from _encoders(scope, (name,), (FULL, *LONG_ABLATIONS), ablation_target(name))
 
 
 def ablation_target(data: str) -> str:
@@ -209,6 +227,14 @@ def _published(scope: Scope) -> Iterator[Job]:
                 yield replace(job, aim=CLASSIFY, steps=PUBLISHED_TIMES * job.steps)
 
 
+def _long(scope: Scope) -> Iterator[Job]:
+    """The paper's preset, the learned half and the ablations that its claims are about, with ten times the steps."""
+    longer = replace(scope, steps=scope.long_steps, batch=scope.long_batch)
+    for name in scope.long:
+        yield from _encoders(longer, (name,), ("paper", FULL, *LONG_ABLATIONS), ablation_target(name))
+        yield from _encoders(longer, (name,), ("paper", FULL))
+
+
 BY_PART = {
     "main": _main,
     "late": _late,
@@ -217,6 +243,7 @@ BY_PART = {
     "stability": _stability,
     "pool": _pool,
     "published": _published,
+    LONG: _long,
 }
 
 

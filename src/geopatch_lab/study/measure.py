@@ -40,7 +40,7 @@ def measured(job: Job, packs: Path, choices: Path, device: str) -> list[Row]:
 
 
 def _named(job: Job, row: Row) -> str:
-    return row.preset if job.is_baseline else job.method
+    return row.preset if job.is_baseline else job.title
 
 
 def _encoder(job: Job, task: Task, device: str) -> Iterator[Row]:

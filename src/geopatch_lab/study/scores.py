@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import mean, median, variance
 
 from geopatch.evaluate.rows import CLASS_MEAN, Row
@@ -11,7 +11,7 @@ from geopatch.evaluate.stress import Stress
 from geopatch_lab.baselines.registry import METHODS
 from geopatch_lab.rival import SCORER as OWN
 from geopatch_lab.study.ablations import ALL_ABLATIONS, FULL
-from geopatch_lab.study.jobs import ablation_target
+from geopatch_lab.study.jobs import AT, ablation_target
 from geopatch_lab.study.sets import UEA, target_of
 
 R1, MAP = "recall@1", "map"
@@ -67,6 +67,11 @@ class StudyScores:
     def watched(self) -> StudyScores:
         """The same, with nothing looked at yet."""
         return StudyScores(self.rows, self.index)
+
+    def longer(self) -> StudyScores:
+        """Encoders after ten times the steps, as far as they were measured so, and baselines as they are."""
+        renamed = (replace(row, preset=row.preset.partition(AT)[0]) for row in self.rows if AT in row.preset)
+        return StudyScores.of([*renamed, *(row for row in self.rows if method_of(row) in METHODS)])
 
     def at(self, condition: Condition) -> list[Row]:
         matching = self.index.get(condition.key, [])
