@@ -87,6 +87,21 @@ def test_a_watch_reports_what_happens_again(client: TestClient) -> None:
     assert client.get(f"/api/watches/{watch['id']}/events").status_code == 404
 
 
+def test_a_watch_of_an_earlier_version_is_set_anew(place: Path) -> None:
+    settings = Settings(write_token=WRITE_TOKEN)
+    with client_of(place, settings) as client:
+        id = client.post("/api/watches", json=QUERY, headers=WRITER).json()["id"]
+    store = WatchStore(next(place.rglob("watches.sqlite")))
+    body = store.watches()[id]
+    store.put_watch(id, {name: value for name, value in body.items() if name not in ("prior", "threshold")})
+    store.close()
+    values = stream_with([700, 2000, 5003])
+    with client_of(place, settings) as client:
+        assert [watch["threshold"] for watch in client.get("/api/watches").json()["watches"]] == [None]
+        send(client, values, 0, len(values))
+        assert len(events(client, id)) == 3
+
+
 def test_streams_that_are_stored_are_watched_too(client: TestClient) -> None:
     id = client.post("/api/watches", json=QUERY, headers=WRITER).json()["id"]
     values = stream_with([700], seconds=30)

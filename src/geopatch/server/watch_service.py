@@ -113,7 +113,7 @@ class WatchService:
         shown = ("name", "record", "start_s", "stop_s", "false_alarms_per_hour", "webhook", "created", "threshold")
         return {
             "id": id,
-            **{field: body[field] for field in shown},
+            **{field: body.get(field) for field in shown},
             "set_on_hours": body["rate"]["hours"],
             "events": self._store.count(id),
         }
@@ -198,8 +198,8 @@ class WatchService:
         signal = Signal(
             values, "watch", body["rate_hz"], tuple(body["channels"]), body["record"], float(body["start_s"])
         )
-        if body["encoder"] != encoder:
-            log.info("the gallery was refitted: the threshold of a watch is set anew")
+        if body["encoder"] != encoder or "prior" not in body:  # without a prior: of an earlier version
+            log.info("the gallery was refitted, or the watch is an old one: its threshold is set anew")
             return Watch.create(self._gallery, signal, body["false_alarms_per_hour"], where=body["where"])
         embedding = np.frombuffer(base64.b64decode(body["embedding"]), dtype="<f4")
         rate, prior = AlarmRate(**body["rate"]), tuple(body["prior"])
