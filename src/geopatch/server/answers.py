@@ -193,7 +193,10 @@ class FieldOut(BaseModel):
 
 
 class InfoOut(BaseModel):
-    """`channels` is how many the model takes (0 without a model), `channel_names` their names where it knows them."""
+    """`channels` is how many the model takes (0 without a model), `channel_names` their names where it knows them.
+
+    `rhythm` says whether windows have relative tempo, which a search can weigh by `clock`.
+    """
 
     version: str
     engine: str
@@ -209,6 +212,7 @@ class InfoOut(BaseModel):
     optimizing: bool
     scorers: list[str]
     default_scorer: str
+    rhythm: bool
     protocols: dict[str, str]
     fields: list[FieldOut]
 

@@ -127,6 +127,7 @@ def info(request: Request) -> Any:
             "optimizing": service.optimizing,
             "scorers": list(scorer_names()),
             "default_scorer": default_scorer(sound=are_bands(about.channels)),
+            "rhythm": about.rhythm > 0,
             "protocols": dict(MEANING),
             "fields": fields,
         }
