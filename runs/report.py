@@ -122,17 +122,22 @@ random speeds; a random 80 % of the window stretched to its length; the window i
 white noise of a fifth of the spread; half a spread of slow sine; gain .6 to 1.6; 15 % of the window bridged by a line.
 """
 
-PEER = """The sets on which DTW without a band was run (the others take long), each of its two treatments of
-amplitude and the better one by set, beside ours on the same sets:
+PEER = """DTW without a band, each of its two treatments of amplitude and the better one by set, beside ours on the same
+sets:
+"""
+BAND = """DTW in a band of 10 %, on the sets on which it was run:
 """
 
 
 def distortion_part(rows: Sequence[Row]) -> list[str]:
     """All development sets; then those that DTW has, with it."""
     ours = [row for row in rows if not row.preset.startswith("dtw")]
-    shared = [name for name in DEVELOPMENT if of(rows, data=name, preset="dtw, keep")]
-    beside = [row for row in rows if row.scorer in ("fused", "own") and not row.preset.startswith("dtw-10")]
-    return [DISTORTIONS, table(ours, DEVELOPMENT), PEER, table(beside, shared)]
+    parts = [DISTORTIONS, table(ours, DEVELOPMENT)]
+    for name, text in (("dtw", PEER), ("dtw-10", BAND)):
+        shared = [data for data in DEVELOPMENT if of(rows, data=data, preset=f"{name}, keep")]
+        peers = [row for row in rows if row.preset.startswith(f"{name},")]
+        parts += [text, table([row for row in ours if row.scorer == "fused"] + peers, shared)]
+    return parts
 
 
 def voices_part(rows: Sequence[Row]) -> list[str]:
