@@ -16,11 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from serving import TOKEN, Server, make_place, server_of
-from test_rhythm_search import SMALL as WITH_RHYTHM
-from test_rhythm_search import windows
 
 from geopatch.data.sample import mitdb_minutes
-from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
 from geopatch.signal import Signal
 
@@ -222,35 +219,6 @@ def test_pick_a_record_and_filter(page: Page, server: Server) -> None:
     assert page.is_checked("#fields .chip:has-text('V') input")
     assert page.input_value("#protocol") == "strict-cross-record"
     assert page.is_checked("#tempos")
-
-
-def test_shape_and_rhythm_are_weighed(page: Page, server: Server, tmp_path: Path) -> None:
-    opened(page, server)
-    assert not page.is_visible("#clock")  # the windows of this gallery have no relative tempo
-    model = GeoPatch(model=WITH_RHYTHM, device="cpu").fit(windows())
-    model.save(tmp_path / "model")
-    with Gallery.create(tmp_path / "gallery", model) as gallery:
-        gallery.add(windows())
-    with server_of(tmp_path) as running:
-        opened(page, running)
-        page.click("#records li:has-text('b')")
-        page.wait_for_selector("#plot .u-over")
-        page.click("#search")
-        hits(page)
-        assert page.inner_text("#clock-value") == "as fitted"
-        page.evaluate("document.querySelector('#clock').value = 1")
-        page.dispatch_event("#clock", "input")
-        page.dispatch_event("#clock", "change")
-        until(page, "location.hash.includes('clock=1')")
-        assert page.inner_text("#clock-value") == "rhythm 100 %"
-        assert all(id[0] in "bd" for id in hits(page))  # the records whose marks are uneven too
-        page.click("#hits .hit")
-        page.wait_for_selector("#match .figure")
-        assert page.locator("#match .anchor").count() >= 4
-        assert "of which rhythm" in page.inner_text("#match .note")
-        opened(page, running, page.evaluate("location.hash"))
-        hits(page)
-        assert page.input_value("#clock") == "1"
 
 
 def test_the_keyboard_is_enough(page: Page, server: Server) -> None:
