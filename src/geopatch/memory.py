@@ -1,4 +1,4 @@
-"""Memory that is free inside this process, given back to the machine."""
+"""Memory that is free inside this process goes back to the machine."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def stack(
     """One batch from signals of one channel count and any lengths, padded to the longest or to `length`.
 
     With `clock`, canonical time is taken from the anchors of each signal; with `surroundings`, relative tempo against
-    so many intervals on either side, and with `track` that of every sample, which the trained half is told.
+    so many intervals on either side, and with `track` that of every sample, which the trained half takes.
     """
     channels = signals[0].values.shape[1]
     lengths = torch.tensor([signal.length for signal in signals])

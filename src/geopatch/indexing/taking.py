@@ -42,7 +42,7 @@ class RecordingSummary:
 
 @dataclass(frozen=True, eq=False)
 class SourceWindows:
-    """All windows of a recording, which `write` encodes and writes as `write_signals` does, given their metadata."""
+    """All windows of a recording, which `write` encodes and writes as `write_signals` does, with their metadata."""
 
     ids: Sequence[str]
     labels: Sequence[dict[str, str]]
