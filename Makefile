@@ -28,7 +28,7 @@ demo: $(DEMO)  ## search a sample collection by example and show what is found
 	@$(BIN)/geopatch demo
 
 test: check  ## check, then run the tests; at least 90 % of the lines must be covered
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --cov
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --cov --durations 30
 
 check: lint types  ## lint, formatting and types
 
