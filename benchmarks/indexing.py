@@ -27,18 +27,19 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--window-s", type=float, default=4.0)
     parser.add_argument("--kills", type=int, default=0)
-    parser.add_argument("--longest-s", type=float, default=60.0, help="of a run until it is killed")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         whole, killed = Path(scratch, "whole"), Path(scratch, "killed")
+        spent = []
         for name in ("first", "second"):
             start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run(command(arguments, whole), check=True)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            print(f"{name} run: {time.monotonic() - start:.1f} s, {cpu_s:.1f} s of CPU, {after.ru_maxrss / 1e3:.0f} MB")
+            spent.append(time.monotonic() - start)
+            print(f"{name} run: {spent[-1]:.1f} s, {cpu_s:.1f} s of CPU, {after.ru_maxrss / 1e3:.0f} MB")
         if arguments.kills:
-            kill_and_finish(arguments, killed)
+            kill_and_finish(arguments, killed, spent[0] / 2)
             print(f"after {arguments.kills} kills the same gallery: {same(whole, killed)}")
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -48,12 +49,16 @@ def command(arguments: argparse.Namespace, place: Path) -> list[str]:
     return [sys.executable, "-m", "geopatch", "index", *paths]
 
 
-def kill_and_finish(arguments: argparse.Namespace, place: Path) -> None:
+def kill_and_finish(arguments: argparse.Namespace, place: Path, longest_s: float) -> None:
+    """Run again and again, each time killed, every other time only after it began to encode, and then to the end."""
     draw = random.Random(0)
-    for _ in range(arguments.kills):
-        process = subprocess.Popen(command(arguments, place), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for number in range(arguments.kills):
+        process = subprocess.Popen(command(arguments, place), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        while number % 2 and (line := process.stderr.readline()) and not line.startswith(b"encoding"):
+            pass
         try:
-            process.wait(draw.uniform(1.0, arguments.longest_s))
+            process.communicate(timeout=draw.uniform(1.0, longest_s))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

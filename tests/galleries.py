@@ -114,29 +114,14 @@ def naive_shortlist(entries: Entries, query: np.ndarray, k: int, where: Filter |
 
 
 def naive_token_shortlist(
-    entries: Entries, tokens: np.ndarray, valid: np.ndarray, k: int, where: Filter | None, reach: float = 1.0
+    entries: Entries, tokens: np.ndarray, valid: np.ndarray, k: int, where: Filter | None, ordered: bool = False
 ) -> list[tuple[str, float]]:
     passing = [n for n in range(len(entries)) if where is None or where.matches(entries.fields(n))]
     query = tokens.astype(np.float64)
     stored = entries.tokens.astype(np.float64)
-    if reach < 1:
-        own = query[valid]
-        scored = [(entries.ids[n], _near_maxsim(own, stored[n][entries.valid[n]], reach)) for n in passing]
-        return sorted(scored, key=lambda pair: -pair[1])[:k]
-    scored = [(entries.ids[n], naive.maxsim(query, valid, stored[n], entries.valid[n])) for n in passing]
+    score = naive.aligned if ordered else naive.maxsim
+    scored = [(entries.ids[n], score(query, valid, stored[n], entries.valid[n])) for n in passing]
     return sorted(scored, key=lambda pair: -pair[1])[:k]
-
-
-def _near_maxsim(query: np.ndarray, stored: np.ndarray, reach: float) -> float:
-    """Pair by pair, of those whose middles lie near each other."""
-    total = 0.0
-    for i, one in enumerate(query):
-        best = -1.0
-        for j, other in enumerate(stored):
-            if abs((i + 0.5) / len(query) - (j + 0.5) / len(stored)) <= reach + 1e-9:
-                best = max(best, float(one @ other))
-        total += best
-    return total / len(query)
 
 
 def agrees(found: Shortlist, expected: list[tuple[str, float]]) -> bool:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from geopatch.engines import About, Contents, Embeddings, Entries, Filter, Info, Metadata, Record, Shortlist
 from geopatch.engines.engine import check_rewritten, contents_from, records_from, unknown_id
-from geopatch.engines.tokens import ANYWHERE, maxsims
+from geopatch.engines.tokens import token_scores
 from geopatch.errors import ExistsError
 
 PLACES: dict[str, tuple[About, bytes | None, dict[str, Entries]]] = {}
@@ -98,11 +98,11 @@ class Memory:
         valid: npt.NDArray[np.bool_],
         k: int,
         where: Filter | None = None,
-        reach: float = ANYWHERE,
+        ordered: bool = False,
     ) -> list[Shortlist]:
         entries = joined([entry for part in self.scan(1, where) for entry in [part]])
         known = [query[one] for query, one in zip(tokens, valid, strict=True)]
-        scored = [maxsims(query, entries.tokens, entries.valid, reach) for query in known]
+        scored = [token_scores(query, entries.tokens, entries.valid, ordered) for query in known]
         orders = [(np.argsort(-scores)[:k], scores) for scores in scored]
         return [Shortlist(tuple(entries.ids[n] for n in order), scores[order]) for order, scores in orders]
 

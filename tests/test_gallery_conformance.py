@@ -34,7 +34,6 @@ from geopatch.engines.place import create_engine, open_engine
 from geopatch.errors import ConfigError, ExistsError, GalleryError, LockedError, NotFoundError
 from geopatch.gallery import Gallery
 from geopatch.gallery.facts import FileFacts, RecordFacts
-from geopatch.search.candidates import REACH
 
 IDS = [f"w {n}" for n in range(60)]
 FILTERS: list[Where] = [
@@ -272,12 +271,12 @@ def test_shortlists_from_tokens_equal_the_naive_ones(filled: tuple[Gallery, Entr
         assert agrees(one, naive_token_shortlist(entries, queries.tokens[n], queries.valid[n], k, None))
 
 
-@pytest.mark.parametrize("reach", [0.1, 0.25, 0.6])
-def test_tokens_out_of_reach_are_not_compared(filled: tuple[Gallery, Entries], reach: float) -> None:
+@pytest.mark.parametrize("k", [1, 10, 60])
+def test_shortlists_from_tokens_in_order_equal_the_naive_ones(filled: tuple[Gallery, Entries], k: int) -> None:
     gallery, entries = filled
     queries = entries_of(["q0", "q1", "q2"], seed=4)
-    for n, one in enumerate(gallery.token_shortlist(queries.tokens, queries.valid, 10, reach=reach)):
-        assert agrees(one, naive_token_shortlist(entries, queries.tokens[n], queries.valid[n], 10, None, reach))
+    for n, one in enumerate(gallery.token_shortlist(queries.tokens, queries.valid, k, ordered=True)):
+        assert agrees(one, naive_token_shortlist(entries, queries.tokens[n], queries.valid[n], k, None, True))
 
 
 @pytest.mark.parametrize("where", FILTERS, ids=str)
@@ -357,8 +356,8 @@ def test_tokens_of_another_width_are_refused(filled: tuple[Gallery, Entries]) ->
 def test_a_search_ranks_the_shortlist_from_tokens(filled: tuple[Gallery, Entries], scorer: str) -> None:
     """The few nearest by tokens, in the order of the scorer."""
     gallery, entries = filled
-    reach = REACH if scorer == "aligned" else 1.0
-    ids = [id for id, _ in naive_token_shortlist(entries, entries.tokens[7], entries.valid[7], 9, None, reach)]
+    own, known = entries.tokens[7], entries.valid[7]
+    ids = [id for id, _ in naive_token_shortlist(entries, own, known, 9, None, scorer == "aligned")]
     hits = gallery.search(IDS[7], 5, scorer=scorer, shortlist="tokens:8")
     every = gallery.search(IDS[7], 59, scorer=scorer)
     near = [id for id in ids if id != IDS[7]][:8]

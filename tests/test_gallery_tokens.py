@@ -11,12 +11,14 @@ import sys
 import time
 from pathlib import Path
 
+import naive
 import numpy as np
 import pytest
 from galleries import ABOUT, agrees, entries_of, naive_token_shortlist
 
 from geopatch.engines import Entries, as_filter, embedded, embedded_tokens, token_index, tokens
-from geopatch.engines.tokens import TokenBlock, TokenRows, maxsims, rounded
+from geopatch.engines.token_loops import MOST_VOTE
+from geopatch.engines.tokens import REACH, TokenBlock, TokenRows, rounded, token_scores
 from geopatch.errors import StorageError
 from geopatch.gallery import Gallery
 
@@ -64,15 +66,15 @@ def place(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "gallery"))
 
 
-def recall(gallery: Gallery, entries: Entries, where: str | None = None, reach: float = 1.0) -> float:
+def recall(gallery: Gallery, entries: Entries, where: str | None = None, ordered: bool = False) -> float:
     """The share of the true nearest that is in the shortlist."""
     queries = unit_entries([f"q{n}" for n in range(20)], seed=77)
-    near = gallery.token_shortlist(queries.tokens, queries.valid, K, where, reach)
+    near = gallery.token_shortlist(queries.tokens, queries.valid, K, where, ordered)
     passes = as_filter(where)
     some = entries.take([n for n in range(len(entries)) if passes is None or passes.matches(entries.fields(n))])
     shares = []
     for n, one in enumerate(near):
-        scores = maxsims(queries.tokens[n][queries.valid[n]], some.tokens, some.valid, reach)
+        scores = token_scores(queries.tokens[n][queries.valid[n]], some.tokens, some.valid, ordered)
         truth = {some.ids[place] for place in np.argsort(-scores)[:K]}
         shares.append(len(set(one.ids) & truth) / len(truth))
     return float(np.mean(shares))
@@ -81,12 +83,44 @@ def recall(gallery: Gallery, entries: Entries, where: str | None = None, reach: 
 def test_the_index_finds_what_comparing_finds(place: Path, entries: Entries) -> None:
     with Gallery.open(place, read_only=True) as gallery:
         assert recall(gallery, entries) > 0.95
-        assert recall(gallery, entries, reach=0.25) > 0.95
         near = gallery.token_shortlist(entries.tokens[:3], entries.valid[:3], 5)
     for n, one in enumerate(near):
         rows = [IDS.index(id) for id in one.ids]
-        exact = maxsims(entries.tokens[n][entries.valid[n]], entries.tokens[rows], entries.valid[rows])
+        exact = token_scores(entries.tokens[n][entries.valid[n]], entries.tokens[rows], entries.valid[rows])
         assert np.allclose(one.scores, exact, atol=1e-6)  # scores come from the rows
+
+
+def test_the_index_finds_in_order_what_was_changed_a_little(place: Path, entries: Entries) -> None:
+    """The best of all comes first, mostly the window itself, with its score from the rows."""
+    rows, draw = list(range(0, COUNT, 25)), np.random.default_rng(3)
+    moved = entries.tokens[rows] + 0.1 * draw.normal(size=entries.tokens[rows].shape).astype(np.float32)
+    with Gallery.open(place, read_only=True) as gallery:
+        near = gallery.token_shortlist(moved, entries.valid[rows], K, ordered=True)
+    for n, (row, one) in enumerate(zip(rows, near, strict=True)):
+        exact = token_scores(moved[n][entries.valid[row]], entries.tokens, entries.valid, ordered=True)
+        assert one.ids[0] == IDS[exact.argmax()]
+        assert np.allclose(one.scores[0], exact.max(), atol=1e-6)
+
+
+def test_paths_over_centroids_and_votes_equal_their_twins(place: Path, entries: Entries) -> None:
+    block = token_index.TokenIndex(place / "index-1" / "tokens")._block
+    assert block.codes is not None
+    assert block.centroids is not None
+    query = entries.tokens[3][entries.valid[3]]
+    rows = np.asarray([0, 5, 17, 500, 998])
+    paths, votes = block._paths_over_centroids(query, rows), block._votes(query, ordered=True)
+    nearness = block.centroids @ query.T  # (C, I)
+    level = (nearness - min(nearness.min(), 0)) / (max(nearness.max(), 0) - min(nearness.min(), 0))
+    for n, row in enumerate(rows):
+        codes = block.codes[row][block.codes[row] < len(block.centroids)]
+        known = (np.ones(len(query), dtype=np.bool_), np.ones(len(codes), dtype=np.bool_))
+        expected = naive.aligned(query, known[0], block.centroids[codes], known[1])
+        assert paths[n] == pytest.approx(expected, abs=1e-6)
+        total = 0.0
+        for i in range(len(query)):
+            near = [abs((i + 0.5) / len(query) - (j + 0.5) / len(codes)) <= REACH + 1e-9 for j in range(len(codes))]
+            total += max((level[code, i] for code, is_near in zip(codes, near, strict=True) if is_near), default=0.0)
+        assert votes[row] / MOST_VOTE == pytest.approx(total, abs=len(query) / MOST_VOTE)
 
 
 @pytest.mark.parametrize("where", ["sex == 'F'", "age < 22", "not (sex == 'F')", "start_s >= 1"])
@@ -101,9 +135,9 @@ def test_the_index_is_used_and_nothing_it_covers_is_read_into_memory(
     compared: list[int] = []
     by_tokens = TokenBlock._by_tokens
 
-    def counted(self: TokenBlock, query: np.ndarray, rows: np.ndarray, reach: float) -> np.ndarray:
+    def counted(self: TokenBlock, query: np.ndarray, rows: np.ndarray, ordered: bool) -> np.ndarray:
         compared.append(len(rows))
-        return by_tokens(self, query, rows, reach)
+        return by_tokens(self, query, rows, ordered)
 
     monkeypatch.setattr(TokenBlock, "_by_tokens", counted)
     with Gallery.open(place) as gallery:
@@ -240,9 +274,9 @@ def test_rows_in_memory_equal_a_plain_sort(entries: Entries) -> None:
     assert rows.alive == COUNT - 3
     allowed = np.arange(0, COUNT, 2) * 3 + 1
     query = entries.tokens[5][entries.valid[5]]
-    exact = maxsims(query, entries.tokens, entries.valid)
+    exact = token_scores(query, entries.tokens, entries.valid)
     for some in (None, allowed):
-        numbers, scores = rows.best(query, 30, some)
+        numbers, scores = rows.best(query, 30, some, False)
         kept = [n for n in range(COUNT) if n * 3 + 1 not in gone and (some is None or n * 3 + 1 in some)]
         plain = sorted(kept, key=lambda n: -exact[n])[:30]
         assert len(set(numbers.tolist()) & {n * 3 + 1 for n in plain}) >= 29  # the last two may be level in bytes

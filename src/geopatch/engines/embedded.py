@@ -21,7 +21,7 @@ from geopatch.engines.filters import All, Either, Equal, Filter, Not, kind
 from geopatch.engines.index import Index, Numbers, UnindexedRows, Vectors, build_index, top
 from geopatch.engines.packing import Row
 from geopatch.engines.rows import Rows, chunks, marks, tag_value
-from geopatch.engines.tokens import ANYWHERE, check_token_queries
+from geopatch.engines.tokens import check_token_queries
 from geopatch.errors import StorageError
 
 INDEX_FROM = 100_000  # below, comparing all entries takes a few milliseconds and is exact
@@ -64,7 +64,7 @@ class Embedded(Exact):
         valid: npt.NDArray[np.bool_],
         k: int,
         where: Filter | None = None,
-        reach: float = ANYWHERE,
+        ordered: bool = False,
     ) -> list[Shortlist]:
         with self.rows.looking():
             check_token_queries(tokens, valid, self.about)
@@ -72,7 +72,7 @@ class Embedded(Exact):
             self._tokens.refresh(_index_folder(self.folder, generation), generation)
             allowed = None if where is None else numbers_passing(self.rows, where)
             queries = [query[known] for query, known in zip(tokens, valid, strict=True)]
-            nearest = [self._tokens.best(query, k, allowed, reach) for query in queries]
+            nearest = [self._tokens.best(query, k, allowed, ordered) for query in queries]
             ids = self._ids(np.concatenate([np.zeros(0, dtype=np.int64), *(numbers for numbers, _ in nearest)]))
         return [Shortlist(tuple(ids[n] for n in numbers.tolist()), scores) for numbers, scores in nearest]
 

@@ -12,7 +12,7 @@ from geopatch.engines.index import Numbers, Vectors, top
 from geopatch.engines.packing import Row, token_arrays
 from geopatch.engines.rows import Rows, chunks, marks
 from geopatch.engines.token_index import Batch, TokenIndex, build_token_index
-from geopatch.engines.tokens import ANYWHERE, SPARE, TokenRows, maxsims
+from geopatch.engines.tokens import SPARE, TokenRows, token_scores
 
 INDEX_FROM = 50_000  # tokens; below, comparing all of them takes a few milliseconds
 LOAD_BATCH = 2_000
@@ -43,11 +43,10 @@ class EmbeddedTokens:
             for part in self._parts():
                 part.forget(np.asarray([n for _, n in gone], dtype=np.int64))
 
-    def best(self, query: Vectors, k: int, allowed: Numbers | None, reach: float = ANYWHERE) -> tuple[Numbers, Vectors]:
-        """Numbers and MaxSim of the k windows of largest MaxSim with a query's tokens (I, d), best first."""
-        near = [part.best(query, SPARE * k, allowed, reach) for part in self._parts()]
-        numbers, scores = (np.concatenate(parts) for parts in zip(*near, strict=True))
-        return self._scored(query, numbers[top(scores, min(SPARE * k, len(scores)))], k, reach)
+    def best(self, query: Vectors, k: int, allowed: Numbers | None, ordered: bool) -> tuple[Numbers, Vectors]:
+        """Numbers and scores of the k windows that are most like a query's tokens (I, d), best first."""
+        near = [part.best(query, SPARE * k, allowed, ordered)[0] for part in self._parts()]
+        return self._scored(query, np.concatenate(near), k, ordered)
 
     def build(self, folder: Path, last: int) -> None:
         """Write an index of all windows up to a number into the folder of an index."""
@@ -59,13 +58,13 @@ class EmbeddedTokens:
     def _parts(self) -> Sequence[TokenIndex | TokenRows]:
         return (self._unindexed,) if self._index is None else (self._index, self._unindexed)
 
-    def _scored(self, query: Vectors, numbers: Numbers, k: int, reach: float) -> tuple[Numbers, Vectors]:
+    def _scored(self, query: Vectors, numbers: Numbers, k: int, ordered: bool) -> tuple[Numbers, Vectors]:
         """Scores from the rows: tokens in memory are rounded."""
         rows: list[Row] = []
         for chunk in chunks(numbers.tolist()):
             rows += self._rows.read(f"SELECT n, tokens, valid FROM detail WHERE n IN ({marks(chunk)})", chunk)
         numbers, tokens, valid = token_arrays(sorted(rows), self._rows.about)
-        scores = maxsims(query, tokens, valid, reach)
+        scores = token_scores(query, tokens, valid, ordered)
         chosen = top(scores, min(k, len(scores)))
         return numbers[chosen], scores[chosen]
 

@@ -362,9 +362,9 @@ class Engine(Protocol):
         valid: npt.NDArray[np.bool_],
         k: int,
         where: Filter | None = None,
-        reach: float = 1.0,
+        ordered: bool = False,
     ) -> list[Shortlist]:
-        """Find for each query the entries of largest MaxSim: the mean over its tokens of the best token of an entry.
+        """Find for each query the entries whose tokens are most like its own.
 
         Parameters
         ----------
@@ -376,13 +376,14 @@ class Engine(Protocol):
             How many entries for each.
         where : Filter, optional
             Which entries count; by default all.
-        reach : float, default=1.0
-            How far apart two tokens may lie, as shares of their windows, to be compared; one without any counts -1.
+        ordered : bool, default=False
+            Whether tokens are compared in their order, by the score of `aligned`; by default by MaxSim, the mean over a
+            query's tokens of the best token of an entry.
 
         Returns
         -------
         list of Shortlist
-            One for each query, best first; its scores are MaxSim.
+            One for each query, best first, with these scores.
         """
 
     def count(self, where: Filter | None = None) -> int:

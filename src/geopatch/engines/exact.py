@@ -27,7 +27,7 @@ from geopatch.engines.entry import Channels, Entries, Metadata
 from geopatch.engines.filters import Filter
 from geopatch.engines.folder import create_file, lock_folder, upgrade_file
 from geopatch.engines.rows import Rows
-from geopatch.engines.tokens import ANYWHERE, check_token_queries, maxsims
+from geopatch.engines.tokens import check_token_queries, token_scores
 from geopatch.errors import ExistsError, GalleryError
 from geopatch.storage import atomic_folder
 
@@ -128,14 +128,14 @@ class Exact:
         valid: npt.NDArray[np.bool_],
         k: int,
         where: Filter | None = None,
-        reach: float = ANYWHERE,
+        ordered: bool = False,
     ) -> list[Shortlist]:
         best = [Shortlist((), np.zeros(0, np.float32)) for _ in tokens]
         with self.rows.looking():
             check_token_queries(tokens, valid, self.about)
             for entries in self.scan(SCAN_BATCH, where):
                 for n, (query, known) in enumerate(zip(tokens, valid, strict=True)):
-                    scores = maxsims(query[known], entries.tokens, entries.valid, reach)
+                    scores = token_scores(query[known], entries.tokens, entries.valid, ordered)
                     best[n] = _merged(best[n], entries.ids, scores, k)
         return best
 

@@ -57,7 +57,7 @@ from geopatch.engines.postgres_sql import (
     write_model,
 )
 from geopatch.engines.postgres_tokens import PostgresTokens
-from geopatch.engines.tokens import ANYWHERE, check_token_queries
+from geopatch.engines.tokens import check_token_queries
 from geopatch.errors import GalleryError
 
 INDEX_FROM = 100_000  # below, comparing all entries is quick and exact
@@ -220,12 +220,12 @@ class Postgres:
         valid: npt.NDArray[np.bool_],
         k: int,
         where: Filter | None = None,
-        reach: float = ANYWHERE,
+        ordered: bool = False,
     ) -> list[Shortlist]:
         with self._looking() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             check_token_queries(tokens, valid, self.refresh())
-            return self._tokens.shortlists(connection, self.about, tokens, valid, k, where, reach)
+            return self._tokens.shortlists(connection, self.about, tokens, valid, k, where, ordered)
 
     def count(self, where: Filter | None = None) -> int:
         sql, values = condition(where)

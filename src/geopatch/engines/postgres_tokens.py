@@ -15,7 +15,7 @@ from geopatch.engines.filters import Filter
 from geopatch.engines.index import Numbers, Vectors, top
 from geopatch.engines.packing import token_arrays
 from geopatch.engines.postgres_sql import condition
-from geopatch.engines.tokens import SPARE, Mask, TokenRows, maxsims
+from geopatch.engines.tokens import SPARE, Mask, TokenRows, token_scores
 
 LOAD_BATCH = 2_000
 TOKENS = "SELECT n, tokens, valid FROM entry WHERE n > %s ORDER BY n LIMIT %s"
@@ -30,13 +30,13 @@ class PostgresTokens:
         self._rows: TokenRows | None = None
 
     def shortlists(
-        self, connection: Any, about: About, tokens: Vectors, valid: Mask, k: int, where: Filter | None, reach: float
+        self, connection: Any, about: About, tokens: Vectors, valid: Mask, k: int, where: Filter | None, ordered: bool
     ) -> list[Shortlist]:
         """Those of queries with tokens (Q, K, d), within one transaction that sees one moment."""
         self._refresh(connection, about)
         allowed = None if where is None else _passing(connection, where)
         queries = [query[known] for query, known in zip(tokens, valid, strict=True)]
-        return [self._shortlist(connection, query, k, allowed, reach) for query in queries]
+        return [self._shortlist(connection, query, k, allowed, ordered) for query in queries]
 
     def _refresh(self, connection: Any, about: About) -> None:
         """Take up what was written since the last look. A number is never used again, so that a count tells whether any
@@ -49,14 +49,14 @@ class PostgresTokens:
         if held != self._rows.alive:
             self._rows.keep(_numbers(connection.execute("SELECT n FROM entry").fetchall()))
 
-    def _shortlist(self, connection: Any, query: Vectors, k: int, allowed: Numbers | None, reach: float) -> Shortlist:
-        """The k entries of largest MaxSim with a query's tokens (I, d), scored anew from what is stored."""
+    def _shortlist(self, connection: Any, query: Vectors, k: int, allowed: Numbers | None, ordered: bool) -> Shortlist:
+        """The k entries that are most like a query's tokens (I, d), scored anew from what is stored."""
         assert self._rows is not None
         assert self._about is not None
-        numbers, _ = self._rows.best(query, SPARE * k, allowed, reach)
+        numbers, _ = self._rows.best(query, SPARE * k, allowed, ordered)
         rows = connection.execute(CHOSEN, (numbers.tolist(),), binary=True).fetchall()
         _, tokens, valid = token_arrays(rows, self._about)
-        scores = maxsims(query, tokens, valid, reach)
+        scores = token_scores(query, tokens, valid, ordered)
         chosen = top(scores, min(k, len(scores)))
         return Shortlist(tuple(rows[n][3] for n in chosen), scores[chosen])
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines.index import Numbers, Vectors
-from geopatch.engines.tokens import ANYWHERE, Codes, Mask, TokenBlock, mark_gone, passing, rounded
+from geopatch.engines.tokens import Codes, Mask, TokenBlock, mark_gone, passing, rounded
 from geopatch.errors import StorageError
 
 SAMPLE_PER_CENTROID = 32  # tokens that the centroids are fitted to
@@ -50,9 +50,9 @@ class TokenIndex:
         """Mark windows as gone; numbers that are not here do not matter."""
         mark_gone(self._numbers, self._alive, numbers)
 
-    def best(self, query: Vectors, k: int, allowed: Numbers | None, reach: float = ANYWHERE) -> tuple[Numbers, Vectors]:
+    def best(self, query: Vectors, k: int, allowed: Numbers | None, ordered: bool) -> tuple[Numbers, Vectors]:
         """As `TokenBlock.best`, of the windows that are there still and allowed."""
-        return self._block.best(query, k, passing(self._numbers, self._alive, allowed), reach)
+        return self._block.best(query, k, passing(self._numbers, self._alive, allowed), ordered)
 
 
 def build_token_index(folder: Path, batches: Callable[[], Iterator[Batch]], windows: int, patches: int) -> None:

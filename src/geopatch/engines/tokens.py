@@ -1,9 +1,10 @@
-"""Tokens of many windows, and the windows of largest MaxSim with a query: the shortlist from tokens.
+"""Tokens of many windows, and the windows whose tokens are most like a query's: the shortlist from tokens.
 
-Tokens are held as bytes, each with a scale of its own, so that they take a quarter of their size; whoever calls takes
-a few more than needed and scores them anew. Where each token has a centroid too, all windows are compared by centroids
-first, as PLAID does: the centroids nearest to a query token vote for the windows that have a token there, and a window
-without one gets the least of these votes, as XTR has it. Only the best windows by votes are compared by their tokens.
+What counts is MaxSim or, where their order counts, the score of `aligned`. Tokens are held as bytes, each with a scale
+of its own, so that they take a quarter of their size; whoever calls takes a few more than needed and scores them anew.
+Where each token has a centroid too, all windows are compared by centroids first, as PLAID does: the centroids of a
+window's tokens vote for each query token. Only the best windows by votes are compared further: by their tokens or,
+where their order counts, by the best path over the centroids of their tokens.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from geopatch.aligned import BAND, aligned
 from geopatch.engines.about import About
 from geopatch.engines.index import FIRST_ROWS, Numbers, Vectors, top
 from geopatch.errors import GalleryError
 
 SPARE = 2  # tokens are rounded: so many times k windows are taken and scored anew
-VOTES = 32  # centroids that vote for each query token
-COMPARED = 2**15  # tokens of the windows with the best votes, which are compared themselves
+REACH = 1 / 8  # of their windows, that tokens may lie apart to vote where their order counts
+COMPARED = 2**15  # tokens of the windows with the best votes, which are compared further
+PATHS = 2  # times as many where their order counts: centroids are compared faster than tokens
 LEAST_COMPARED = 5  # times as many windows as are wanted, at least
 MOST_LEVEL = 127  # of a byte with a sign
 SMALLEST = 1e-30  # the scale of a token that is 0 everywhere; 0 is padding
-ANYWHERE = 1.0  # the reach within which any two tokens of two windows lie
 SCAN_BATCH = 512  # windows whose products are in the processor's cache together
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -42,43 +44,67 @@ class TokenBlock:
     codes: Codes | None = None  # (N, K) the centroid of each token; at padding the number of centroids
     centroids: Vectors | None = None  # (C, d)
 
-    def best(self, query: Vectors, k: int, usable: Mask, reach: float = ANYWHERE) -> tuple[Numbers, Vectors]:
-        """Numbers and MaxSim with the query's tokens (I, d) of the k usable windows of largest MaxSim, best first.
-
-        Only tokens within reach of each other count: at most so far apart, as shares of their windows.
-        """
+    def best(self, query: Vectors, k: int, usable: Mask, ordered: bool = False) -> tuple[Numbers, Vectors]:
+        """Numbers and rough scores of the k usable windows that are most like a query's tokens (I, d), best first."""
         rows, compared = np.flatnonzero(usable), max(COMPARED // self.tokens.shape[1], LEAST_COMPARED * k)
-        if self.codes is not None and len(rows) > compared:
-            rows = np.sort(rows[top(self._by_centroids(query, reach)[rows], compared)])
-        scores = self._by_tokens(query, rows, reach)
+        compared *= PATHS if ordered else 1
+        by_centroids = self.codes is not None and len(rows) > compared
+        if by_centroids:
+            rows = np.sort(rows[top(self._votes(query, ordered)[rows], compared)])
+        if ordered and by_centroids:
+            scores = self._paths_over_centroids(query, rows)
+        else:
+            scores = self._by_tokens(query, rows, ordered)
         chosen = top(scores, min(k, len(rows)))
         return self.numbers[rows[chosen]], scores[chosen]
 
-    def _by_centroids(self, query: Vectors, reach: float) -> Vectors:
-        """Sums (N,) of the best vote for each query token; where there is none, that of its last centroid counts."""
-        from geopatch.engines.token_loops import sum_of_votes
+    def _votes(self, query: Vectors, ordered: bool) -> Vectors:
+        """Sums (N,) of the best vote for each query token, or for some of them, evenly apart, where there are many."""
+        from geopatch.engines.token_loops import MOST_VOTE, VOTERS, masks_within, sum_of_votes
 
         assert self.centroids is not None
-        nearness, count = self.centroids @ query.T, len(self.centroids)  # (C, I)
-        least = np.partition(nearness, max(count - VOTES, 0), axis=0)[max(count - VOTES, 0)]
-        voting, voted = np.nonzero(nearness >= least)  # by centroid
-        ends = np.searchsorted(voting, np.arange(count + 2))
+        assert self.codes is not None
+        voted = query[np.linspace(0, len(query) - 1, min(len(query), VOTERS)).round().astype(np.int64)]
+        nearness = self.centroids @ voted.T  # (C, I)
+        least, most = float(nearness.min(initial=0)), float(nearness.max(initial=0))
+        votes = np.zeros((len(nearness), VOTERS), dtype=np.uint8)
+        votes[:, : len(voted)] = (nearness - least) * (MOST_VOTE / max(most - least, SMALLEST))
+        masks = masks_within(self.codes.shape[1], len(voted), REACH if ordered else 1.0)
         sums = np.empty(len(self.numbers), dtype=np.float32)
-        sum_of_votes(self.codes, nearness[voting, voted], voted, ends, least, reach, sums)
+        sum_of_votes(self.codes, votes, masks, sums)
         return sums
 
-    def _by_tokens(self, query: Vectors, rows: Numbers, reach: float) -> Vectors:
-        from geopatch.engines.token_loops import sum_of_best
+    def _paths_over_centroids(self, query: Vectors, rows: Numbers) -> Vectors:
+        """The score of `aligned` (n,) where each token stands for its centroid."""
+        from geopatch.aligned_loop import paths_by_column
 
-        patches, width = self.tokens.shape[1:]
-        turned, sums = np.ascontiguousarray(query.T), np.empty(len(rows), dtype=np.float32)
+        assert self.centroids is not None
+        assert self.codes is not None
+        return paths_by_column(query @ self.centroids.T, self.codes[rows], BAND)
+
+    def _by_tokens(self, query: Vectors, rows: Numbers, ordered: bool) -> Vectors:
+        scores = np.empty(len(rows), dtype=np.float32)
         whole = len(rows) == len(self.numbers)
         for start in range(0, len(rows), SCAN_BATCH):
             part = slice(start, start + SCAN_BATCH)
             chosen = part if whole else rows[part]
-            products = self.tokens[chosen].astype(np.float32).reshape(-1, width) @ turned
-            sum_of_best(products.reshape(-1, patches, len(query)), self.scale[chosen], reach, sums[part])
-        return sums / np.float32(max(len(query), 1))
+            scores[part] = _compared(query, self.tokens[chosen].astype(np.float32), self.scale[chosen], ordered)
+        return scores
+
+
+def _compared(query: Vectors, tokens: Vectors, scale: Vectors, ordered: bool) -> Vectors:
+    """The score of `aligned`, or MaxSim, (n,) of a query's tokens (I, d) with tokens (n, K, d) times scale (n, K)."""
+    flat = tokens.reshape(-1, tokens.shape[2])
+    if ordered:
+        from geopatch.aligned_loop import paths_by_column
+
+        columns = np.where(scale > 0, np.arange(scale.size).reshape(scale.shape), scale.size)
+        return paths_by_column((query @ flat.T) * scale.reshape(-1), columns, BAND)
+    from geopatch.engines.token_loops import sum_of_best
+
+    sums = np.empty(len(tokens), dtype=np.float32)
+    sum_of_best((flat @ query.T).reshape(*scale.shape, len(query)), scale, sums)
+    return sums / np.float32(max(len(query), 1))
 
 
 class TokenRows:
@@ -119,11 +145,11 @@ class TokenRows:
         """Mark all other rows as gone."""
         self._alive[: self._used] &= np.isin(self._numbers[: self._used], numbers)
 
-    def best(self, query: Vectors, k: int, allowed: Numbers | None, reach: float = ANYWHERE) -> tuple[Numbers, Vectors]:
+    def best(self, query: Vectors, k: int, allowed: Numbers | None, ordered: bool) -> tuple[Numbers, Vectors]:
         """As `TokenBlock.best`, of the rows that are there still and allowed."""
         numbers, alive = self._numbers[: self._used], self._alive[: self._used]
         block = TokenBlock(numbers, self._tokens[: self._used], self._scale[: self._used])
-        return block.best(query, k, passing(numbers, alive, allowed), reach)
+        return block.best(query, k, passing(numbers, alive, allowed), ordered)
 
     def _grow(self, rows: int) -> None:
         for name in ("_numbers", "_tokens", "_scale", "_alive"):
@@ -160,20 +186,10 @@ def check_token_queries(tokens: Vectors, valid: Mask, about: About) -> None:
         )
 
 
-def maxsims(query: Vectors, tokens: Vectors, valid: Mask, reach: float = ANYWHERE) -> Vectors:
-    """MaxSim (N,) of a query's tokens (I, d) with windows' (N, K, d), in full, of tokens within reach of each other."""
-    if reach < ANYWHERE:
-        return _near_maxsims(query, tokens, valid, reach)
+def token_scores(query: Vectors, tokens: Vectors, valid: Mask, ordered: bool = False) -> Vectors:
+    """MaxSim, or the score of `aligned`, (N,) of a query's tokens (I, d) with windows' (N, K, d), in full."""
     from geopatch.scoring import maxsim, similarities
 
-    scores: Vectors = maxsim(similarities(query, np.ones(len(query), dtype=np.bool_), tokens, valid))
+    score = aligned if ordered else maxsim
+    scores: Vectors = score(similarities(query, np.ones(len(query), dtype=np.bool_), tokens, valid))
     return scores.astype(np.float32)
-
-
-def _near_maxsims(query: Vectors, tokens: Vectors, valid: Mask, reach: float) -> Vectors:
-    from geopatch.engines.token_loops import sum_of_best
-
-    products = (tokens.reshape(-1, tokens.shape[2]) @ query.T).reshape(*tokens.shape[:2], len(query))
-    sums = np.empty(len(tokens), dtype=np.float32)
-    sum_of_best(products, valid.astype(np.float32), reach, sums)
-    return sums / np.float32(max(len(query), 1))

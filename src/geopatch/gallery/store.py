@@ -292,12 +292,11 @@ class EntryStore:
         valid: npt.NDArray[np.bool_] | None = None,
         k: int = 50,
         where: Where = None,
-        reach: float = 1.0,
+        ordered: bool = False,
     ) -> list[Shortlist]:
-        """Find the entries of largest MaxSim with each of several queries: by their tokens, not by one vector.
+        """Find the entries that are most like each of several queries by their tokens, not by one vector.
 
-        MaxSim is the mean over the query's tokens of the best token of an entry. The first call reads the tokens of the
-        gallery; after `optimize`, a large one has an index for them.
+        The first call reads the tokens of the gallery; after `optimize`, a large one has an index for them.
 
         Parameters
         ----------
@@ -309,18 +308,19 @@ class EntryStore:
             How many entries for each query; fewer when the filter leaves fewer.
         where : str, mapping or Filter, optional
             Only entries that pass.
-        reach : float, default=1.0
-            How far apart two tokens may lie, as shares of their windows, to be compared: 1 is anywhere.
+        ordered : bool, default=False
+            Whether tokens are compared in their order, by the score of `aligned`; by default by MaxSim, the mean over a
+            query's tokens of the best token of an entry.
 
         Returns
         -------
         list of Shortlist
-            One for each query; its scores are MaxSim.
+            One for each query, with these scores.
         """
         at_least("k", k, 1)
         queries = np.ascontiguousarray(tokens, dtype=np.float32)
         known = np.ones(queries.shape[:2], dtype=np.bool_) if valid is None else np.asarray(valid, dtype=np.bool_)
-        return self.engine.token_shortlist(queries, known, k, self._filter(where), reach)
+        return self.engine.token_shortlist(queries, known, k, self._filter(where), ordered)
 
     def count(self, where: Where = None) -> int:
         """Count entries.

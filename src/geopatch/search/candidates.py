@@ -9,14 +9,11 @@ import numpy as np
 
 from geopatch.engines.engine import Shortlist
 from geopatch.engines.filters import All, Equal, Filter, Not, Order
-from geopatch.engines.tokens import ANYWHERE
 from geopatch.errors import ConfigError
 from geopatch.protocol import Protocol
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import EncodedQuery, Searchable
 from geopatch.search.weighing import probes
-
-REACH = 1 / 8  # of their windows, that tokens may lie apart where a scorer keeps to the order of time
 
 
 def shortlists(gallery: Searchable, queries: Sequence[EncodedQuery], options: SearchOptions) -> list[Shortlist]:
@@ -64,8 +61,7 @@ def _nearest_to(
         vectors = probes(np.stack([query.embedding for query in queries]), options.clock, gallery.about.rhythm)
         return gallery.shortlist(vectors, options.depth + 2, where)
     tokens, valid = (np.stack([getattr(query.tokens, name) for query in queries]) for name in ("tokens", "valid"))
-    reach = REACH if options.ranking.ordered else ANYWHERE
-    return gallery.token_shortlist(tokens, valid, options.depth + 2, where, reach)
+    return gallery.token_shortlist(tokens, valid, options.depth + 2, where, options.ranking.ordered)
 
 
 def allowed(query: EncodedQuery, options: SearchOptions) -> Filter | None:

@@ -140,12 +140,10 @@ def hits_of(
         placed = _on_grid(ranking, n) if placer is None else placer.place(n)
         if not _too_near(placed, kept.values(), options.min_gap_s) and (placer is None or placer.is_free(placed, kept)):
             kept[n] = placed
-    hits = [
-        _hit(ranking, n, rank + 1, options, certify, encoder, placed) for rank, (n, placed) in enumerate(kept.items())
+    return [
+        _hit(ranking, n, rank + 1, options, certify, encoder, placed, None if chances is None else float(chances[n]))
+        for rank, (n, placed) in enumerate(kept.items())
     ]
-    if chances is None:
-        return hits
-    return [replace(hit, chance=float(chances[n])) for hit, n in zip(hits, kept, strict=True)]
 
 
 class Placer(Protocol):
@@ -182,6 +180,8 @@ def _too_far(ranking: Ranking, chances: Numbers | None, n: int, options: SearchO
 
 
 def _too_near(placed: Placed, kept: Iterable[Placed], gap_s: float) -> bool:
+    if not gap_s:
+        return False
     return any(other.record == placed.record and abs(other.start_s - placed.start_s) < gap_s for other in kept)
 
 
@@ -193,6 +193,7 @@ def _hit(
     certify: Certify | None,
     encoder: Encoder | None,
     placed: Placed,
+    chance: float | None,
 ) -> Hit:
     query, entries, row = ranking.query.tempos[ranking.tempo[n]], ranking.entries, int(ranking.rows[n])
     tokens = Tokens(entries.tokens[row], entries.valid[row], entries.patch_s[row])
@@ -204,6 +205,7 @@ def _hit(
         stop_s=placed.stop_s,
         score=float(ranking.score[n]),
         rank=rank,
+        chance=chance,
         scorer=options.ranking.name,
         cosine=float(ranking.cosine[n]),
         metadata=entries.metadata[row],
