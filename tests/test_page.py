@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from serving import TOKEN, Server, make_place, server_of
+from test_rhythm_search import SMALL as WITH_RHYTHM
+from test_rhythm_search import windows
 
 from geopatch.data.sample import mitdb_minutes
+from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
 from geopatch.signal import Signal
 
@@ -26,6 +29,15 @@ if TYPE_CHECKING:
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 PATHS = "nodes => nodes.map(node => node.getAttribute('d'))"  # of ribbons
+AT_REST = """() => new Promise(done => {
+    let last = scrollY, frames = 0;
+    const check = () => {
+        frames = scrollY === last ? frames + 1 : 0;
+        last = scrollY;
+        frames < 20 ? requestAnimationFrame(check) : done();
+    };
+    check();
+})"""  # scrolling has come to an end
 PHONE = {"width": 390, "height": 844}
 
 
@@ -219,6 +231,35 @@ def test_pick_a_record_and_filter(page: Page, server: Server) -> None:
     assert page.is_checked("#fields .chip:has-text('V') input")
     assert page.input_value("#protocol") == "strict-cross-record"
     assert page.is_checked("#tempos")
+
+
+def test_shape_and_rhythm_are_weighed(page: Page, server: Server, tmp_path: Path) -> None:
+    opened(page, server)
+    assert not page.is_visible("#clock")  # the windows of this gallery have no relative tempo
+    model = GeoPatch(model=WITH_RHYTHM, device="cpu").fit(windows())
+    model.save(tmp_path / "model")
+    with Gallery.create(tmp_path / "gallery", model) as gallery:
+        gallery.add(windows())
+    with server_of(tmp_path) as running:
+        opened(page, running)
+        page.click("#records li:has-text('b')")
+        page.wait_for_selector("#plot .u-over")
+        page.click("#search")
+        hits(page)
+        assert page.inner_text("#clock-value") == "as fitted"
+        page.evaluate("document.querySelector('#clock').value = 1")
+        page.dispatch_event("#clock", "input")
+        page.dispatch_event("#clock", "change")
+        until(page, "location.hash.includes('clock=1')")
+        assert page.inner_text("#clock-value") == "rhythm 100 %"
+        assert all(id[0] in "bd" for id in hits(page))  # the records whose marks are uneven too
+        page.click("#hits .hit")
+        page.wait_for_selector("#match .figure")
+        assert page.locator("#match .anchor").count() >= 4
+        assert "of which rhythm" in page.inner_text("#match .note")
+        opened(page, running, page.evaluate("location.hash"))
+        hits(page)
+        assert page.input_value("#clock") == "1"
 
 
 def test_the_keyboard_is_enough(page: Page, server: Server) -> None:
@@ -481,6 +522,7 @@ def test_a_finger_marks_a_span(phone: Page, server: Server) -> None:
     marked = [phone.input_value(name) for name in ("#start", "#stop")]
     touch(phone, *((xs[0], box["y"] + down) for down in (120, 100, 70, 30, 0)))  # a swipe scrolls
     assert [phone.input_value(name) for name in ("#start", "#stop")] == marked
+    phone.evaluate(AT_REST)  # it rolls on after the finger has gone
     low = phone.locator("#overview .u-over").bounding_box()
     assert low is not None
     touch(phone, *((low["x"] + low["width"] * share, low["y"] + 20) for share in (0.1, 0.3, 0.5)))

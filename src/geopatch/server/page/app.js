@@ -154,9 +154,10 @@ function options() {
   state.k = Math.min(Math.max(Math.round(+$("k").value) || 12, 1), 100);
   state.gap = Math.max(+$("gap").value || 0, 0);
   state.tempos = $("tempos").checked;
+  state.clock = gallery.rhythm && $("clock").dataset.moved ? +$("clock").value : null;
   state.where = filters.where();
   const strict = state.protocol && state.source.kind === "file";
-  return { query: query(), k: state.k, scorer: state.scorer, protocol: strict ? null : state.protocol || null, min_gap_s: state.gap, tempos: state.tempos, where: state.where };
+  return { query: query(), k: state.k, scorer: state.scorer, protocol: strict ? null : state.protocol || null, min_gap_s: state.gap, tempos: state.tempos, clock: state.clock, where: state.where };
 }
 
 async function search(wanted = null) {
@@ -273,6 +274,7 @@ function offer() {
   }));
   $("scorer-hint").textContent = SCORERS[gallery.default_scorer] || "";
   $("protocol").append(...Object.entries(PROTOCOLS).map(([value, text]) => element("option", { value }, text)));
+  $("clock-field").hidden = !gallery.rhythm;
   filters.show(gallery.fields);
   $("filters").hidden = gallery.fields.length === 0;
   if (matchMedia("(max-width: 860px)").matches) $("settings").open = $("filters").open = false;
@@ -281,6 +283,15 @@ function offer() {
   $("gallery-summary").textContent = `${gallery.windows.toLocaleString("en")} windows of ${time(gallery.window_s)} ${unit(gallery)}${rate}${channels}`;
   for (const node of document.querySelectorAll(".gallery-unit")) node.textContent = unit(gallery);
   if (!gallery.searchable_by_signal) $("drop").hidden = true;
+}
+
+// How much the rhythm round a window counts beside its shape; as the model was fitted until somebody moves it.
+function weigh(clock) {
+  const text = `rhythm ${Math.round(100 * clock)} %`;
+  $("clock").value = clock;
+  $("clock").dataset.moved = "yes";
+  $("clock").setAttribute("aria-valuetext", text);
+  $("clock-value").textContent = text;
 }
 
 async function reopen() {
@@ -292,6 +303,7 @@ async function reopen() {
   if (link.k) $("k").value = link.k;
   $("gap").value = link.gap;
   $("tempos").checked = link.tempos;
+  if (link.clock !== null) weigh(link.clock);
   filters.set(link.where);
   const signal = openings.start();
   if (link.source.kind === "file") show(link.source, link.source.signal, link.span);
@@ -329,7 +341,8 @@ function listen() {
   for (const kind of ["motifs", "anomalies"]) $(kind).addEventListener("click", () => survey(kind));
   $("zoom-in").addEventListener("click", () => plot.zoom(1 / 1.6));
   $("zoom-out").addEventListener("click", () => plot.zoom(1.6));
-  for (const id of ["protocol", "k", "gap", "tempos"]) $(id).addEventListener("change", again);
+  $("clock").addEventListener("input", () => weigh(+$("clock").value));
+  for (const id of ["protocol", "k", "gap", "tempos", "clock"]) $(id).addEventListener("change", again);
   $("link").addEventListener("click", async () => {
     const done = await navigator.clipboard.writeText(location.href).then(() => "Copied", () => "Copy it from the address bar");
     $("link").textContent = done;

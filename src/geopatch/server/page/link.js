@@ -28,6 +28,7 @@ export function toHash(state) {
   params.set("k", state.k);
   if (state.gap) params.set("gap", state.gap);
   if (state.tempos) params.set("tempos", 1);
+  if (state.clock != null) params.set("clock", state.clock);
   if (state.where) params.set("where", JSON.stringify(state.where));
   if (state.hit) params.set("hit", state.hit);
   return `#${params}`;
@@ -39,7 +40,7 @@ export function fromHash(hash) {
   const number = (name, otherwise) => params.has(name) && Number.isFinite(+params.get(name)) ? +params.get(name) : otherwise;
   const search = {
     scorer: params.get("scorer"), protocol: params.get("protocol") || "", k: number("k", null), gap: number("gap", 0),
-    tempos: params.has("tempos"), where: json("where"), hit: params.get("hit"), source: null,
+    tempos: params.has("tempos"), clock: number("clock", null), where: json("where"), hit: params.get("hit"), source: null,
   };
   if (params.has("record")) {
     search.source = { kind: "record", name: params.get("record") };

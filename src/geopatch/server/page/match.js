@@ -45,6 +45,10 @@ function figure(query, hit, ribbons, c, width) {
   }
   for (const [window, y] of [[query, top], [hit, bottom]]) {
     const values = channel(window, c);
+    for (const mark of window.anchors ?? []) {
+      const at = x(mark / clock(window));
+      if (mark >= 0 && mark < window.values.length) drawn.append(svg("line", { class: "anchor", x1: at, x2: at, y1: y, y2: y + LINE }));
+    }
     drawn.append(svg("path", { class: "line-strong", d: path(values, clock(window), x, scale(...range(values), y + LINE - 8, y + 8)) }));
   }
   drawn.append(svg("text", { x: LEFT, y: 13 }, "query"), svg("text", { x: LEFT, y: height - 6 }, "hit"));
@@ -74,7 +78,7 @@ export function showMatch(place, answer, c, across, gallery) {
   const { hit, query } = answer, why = hit.explanation, of = hit.window ?? gallery;
   const close = element("button", { class: "quiet", type: "button", id: "close-match" }, "Close");
   const title = element("h2", { id: "match-title", tabIndex: -1 }, `Why hit ${hit.rank}: ${hit.record}, ${span(hit.start_s, hit.stop_s, of)}`);
-  const row = element("div", { class: "row" }, title, element("p", { class: "note" }, `${hit.scorer} ${(hit.score ?? 0).toFixed(3)} · cosine ${hit.cosine.toFixed(3)}${hit.chance === null ? "" : ` · chance ${chanceText(hit.chance)}`}`), close);
+  const row = element("div", { class: "row" }, title, element("p", { class: "note" }, `${hit.scorer} ${(hit.score ?? 0).toFixed(3)} · cosine ${hit.cosine.toFixed(3)}${hit.rhythm ? `, of which rhythm ${hit.rhythm.toFixed(3)}` : ""}${hit.chance === null ? "" : ` · chance ${chanceText(hit.chance)}`}`), close);
   close.style.marginLeft = "auto";
   const width = Math.max(across - 36, 260);
   const picture = query.window && hit.window ? figure(query.window, hit.window, bands(why, of), c, width)
