@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,8 +103,14 @@ def _counted(
 
 
 def _plan(mixes: Tensor, layout: Layout) -> Plan:
-    """Channels of weight 0 are left out."""
     weights = _array(mixes)
+    return _planned(weights.tobytes(), weights.shape, layout)
+
+
+@lru_cache(maxsize=8)
+def _planned(data: bytes, shape: tuple[int, ...], layout: Layout) -> Plan:
+    """Channels of weight 0 are left out. Kept, as a batch of few windows takes no longer than this."""
+    weights = np.frombuffer(data, dtype=np.float32).reshape(shape)
     group, mix, channel = np.nonzero(weights)
     ends = np.cumsum(np.count_nonzero(weights, axis=2)).reshape(weights.shape[:2])
     places = np.stack([np.append(0, ends.ravel()[:-1]).reshape(ends.shape), ends], axis=2)

@@ -32,6 +32,9 @@ from geopatch.server.writer import Writer
 from geopatch.signal import Signal
 
 STREAMS_TOGETHER = 128  # whose samples are looked at together
+LINGER_S = (
+    0.02  # that samples of a stream wait for those of others: a batch costs as much as the windows of three chunks
+)
 MAX_READS = 2  # uploads that are parsed, and records that are joined, at the same time
 
 Request = TypeVar("Request")
@@ -60,8 +63,8 @@ class _Waiting(Generic[Request, Answer]):
 class Batcher(Generic[Request, Answer]):
     """Requests that arrive while all workers are busy form the next batch; first come, first served.
 
-    Nobody waits for a batch to fill: a lone request is answered immediately, and the busier the server, the larger its
-    batches. An answer may be an exception, which only its own request gets.
+    Nobody waits for a batch to fill: a lone request is answered immediately, or after `linger_s` seconds, and the
+    busier the server, the larger its batches. An answer may be an exception, which only its own request gets.
     """
 
     def __init__(
@@ -70,9 +73,10 @@ class Batcher(Generic[Request, Answer]):
         *,
         queue: int,
         batch_size: int,
+        linger_s: float = 0.0,
         count: Callable[[int], None] = lambda batch_size: None,
     ) -> None:
-        self._max_queue, self._batch_size, self._count = queue, batch_size, count
+        self._max_queue, self._batch_size, self._linger_s, self._count = queue, batch_size, linger_s, count
         self._queue: deque[_Waiting[Request, Answer]] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -115,6 +119,8 @@ class Batcher(Generic[Request, Answer]):
     def _next(self) -> list[_Waiting[Request, Answer]]:
         with self._changed:
             self._changed.wait_for(lambda: bool(self._queue) or self._closed)
+            if self._linger_s:
+                self._changed.wait_for(lambda: len(self._queue) >= self._batch_size or self._closed, self._linger_s)
             return [self._queue.popleft() for _ in range(min(len(self._queue), self._batch_size))]
 
     def _answer(self, worker: BatchWorker[Request, Answer], batch: Sequence[_Waiting[Request, Answer]]) -> None:
@@ -163,7 +169,12 @@ class SearchService:
         self._stream_batcher: Batcher[StreamChunk, Json] | None = (
             None
             if self._watches is None
-            else Batcher([self._watches], queue=self.limits.search_queue, batch_size=STREAMS_TOGETHER)
+            else Batcher(
+                [self._watches],
+                queue=self.limits.search_queue,
+                batch_size=STREAMS_TOGETHER,
+                linger_s=LINGER_S,
+            )
         )
         self.metrics.watch("geopatch_searches_waiting", "Searches that wait.", lambda: self._batcher.waiting)
         self.metrics.watch("geopatch_windows", "Windows in the gallery.", lambda: len(self.gallery))

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -261,12 +261,7 @@ class WatchService:
         events = [self._event(one, arrived[one.stream]) for several in alarms for one in several]
         due = time.monotonic() - self._checkpoint_s >= CHECKPOINT_S
         if events or due:
-            self._checkpoint_s = time.monotonic()
-            assert self._watcher is not None
-            safe = {name: self._watcher.safe(name) for name in self._states if name in self._watcher.streams}
-            written = self._store.write(events, safe, self._new_levels(self._watcher))
-            for name, at in safe.items():
-                self._states[name] = StreamState(**{**vars(self._states[name]), "safe": at})
+            written = self._write_checkpoint(events) if due else self._store.write(events)
             for _, body in written:
                 self._metrics.event(body["latency_ms"] / 1e3)
             if written:
@@ -275,6 +270,16 @@ class WatchService:
             if chunk.end:
                 self._store.end_stream(chunk.stream)
                 self._blocks = {place: block for place, block in self._blocks.items() if place[0] != chunk.stream}
+
+    def _write_checkpoint(self, events: Sequence[NewEvent]) -> list[tuple[int, Json]]:
+        """Events and how far all streams are safe; what is written in between is seen again, and kept once."""
+        self._checkpoint_s = time.monotonic()
+        assert self._watcher is not None
+        safe = {name: self._watcher.safe(name) for name in self._states if name in self._watcher.streams}
+        written = self._store.write(events, safe, self._new_levels(self._watcher))
+        for name, at in safe.items():
+            self._states[name] = replace(self._states[name], safe=at)
+        return written
 
     def _event(self, alarm: Alarm, arrived: float) -> NewEvent:
         match = alarm.match

@@ -115,7 +115,10 @@ class WatchStore:
         return {watch: json.loads(body) for watch, body in self._read(query, (stream,))}
 
     def write(
-        self, events: Sequence[NewEvent], safe: Mapping[str, int], levels: Mapping[tuple[str, str], Json] | None = None
+        self,
+        events: Sequence[NewEvent],
+        safe: Mapping[str, int] | None = None,
+        levels: Mapping[tuple[str, str], Json] | None = None,
     ) -> list[tuple[int, Json]]:
         """Keep events, how far streams are safe and levels by stream and watch, in one change.
 
@@ -132,7 +135,7 @@ class WatchStore:
                 insert = "INSERT INTO event (watch, stream, run, start, stop, body) VALUES (?, ?, ?, ?, ?, ?)"
                 written.append((int(connection.execute(insert, row).lastrowid or 0), event.body))
             connection.executemany(
-                "UPDATE stream SET safe = ? WHERE name = ?", [(at, name) for name, at in safe.items()]
+                "UPDATE stream SET safe = ? WHERE name = ?", [(at, name) for name, at in (safe or {}).items()]
             )
             rows = [(*place, json.dumps(body)) for place, body in (levels or {}).items()]
             connection.executemany("INSERT OR REPLACE INTO level VALUES (?, ?, ?)", rows)

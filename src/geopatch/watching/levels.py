@@ -8,6 +8,7 @@ stream is taken up from the start of a block.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,17 +57,18 @@ class StreamLevel:
 
     def excess(self, ends: npt.NDArray[np.int64], near: Floats) -> Floats:
         """How far above the level windows are that end at these samples; -inf where nothing is known any more."""
-        blocks = ends // self._size
-        out = np.full(len(ends), -np.inf)
-        for block in np.unique(blocks).tolist():
-            rows = blocks == block
-            if block > self.block:
-                self._advance(block)
-            if block >= self.block - 1:
-                out[rows] = near[rows] - self._levels[block - self.block + 1]
-            if block == self.block:
-                self._fresh += _counts(near[rows])
-        return out
+        return np.asarray([self._one(*pair) for pair in zip(ends.tolist(), near.tolist(), strict=True)])
+
+    def _one(self, end: int, near: float) -> float:
+        """Without arrays: a chunk of a stream brings two or three windows."""
+        block = end // self._size
+        if block > self.block:
+            self._advance(block)
+        if block < self.block - 1:
+            return -math.inf
+        if block == self.block and near > -math.inf:
+            self._fresh[min(int(near / BIN), BINS - 1)] += 1
+        return near - self._levels[block - self.block + 1]
 
     def _advance(self, block: int) -> None:
         self._counts += self._fresh
@@ -92,8 +94,7 @@ class StreamLevel:
 
 
 def _counts(near: Floats) -> Floats:
-    known = near[np.isfinite(near)]
-    return np.bincount(np.minimum(known / BIN, BINS - 1).astype(np.intp), minlength=BINS).astype(np.float64)
+    return np.bincount(np.minimum(near / BIN, BINS - 1).astype(np.intp), minlength=BINS).astype(np.float64)
 
 
 def _quantile(counts: Floats) -> float:

@@ -12,7 +12,7 @@ from geopatch.data.front_end import FrontEnd
 from geopatch.signal import Signal
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import torch
 
     from geopatch.estimator import GeoPatch
     from geopatch.patches import WindowBatch
@@ -49,37 +49,15 @@ class WindowEncoder:
         return self._by_kernels(windows)
 
     def _by_kernels(self, windows: Sequence[Values]) -> Values:
-        """Windows of one length are scaled and resampled together, those of all lengths encoded together.
-
-        No tokens and no objects of single windows, which would take more time than the kernels themselves.
-        """
+        """No tokens and no objects of single windows, which would take more time than the kernels themselves."""
         import torch
-
-        rows: dict[int, list[int]] = {}
-        for n, window in enumerate(windows):
-            rows.setdefault(len(window), []).append(n)
-        kernels = self.model.encoder_.kernels
-        assert kernels is not None
-        with torch.inference_mode():
-            read = torch.cat([self._read([windows[n] for n in part]) for part in rows.values()])
-            vectors = kernels.embed(_whole(read)).cpu().numpy()
-        ordered = np.empty_like(vectors)
-        ordered[[n for part in rows.values() for n in part]] = vectors
-        return ordered
-
-    def _read(self, windows: Sequence[Values]) -> Tensor:
-        """Windows of one length at the places (B, T, C) that the kernels read."""
-        import torch
-
-        from geopatch.kernels.half import resampled
-        from geopatch.patches import fill_gaps
 
         encoder = self.model.encoder_
-        values = torch.from_numpy(np.stack(windows)).to(encoder.level.device)
-        if bool(values.isnan().any()):
-            values = fill_gaps(values, torch.full((len(values),), values.shape[1], device=values.device))
-        treated = encoder.treated(encoder.scale(_whole(values)))
-        return resampled(treated, encoder.config.length, encoder.config.channels).transpose(1, 2)
+        assert encoder.kernels is not None
+        with torch.inference_mode():
+            treated = encoder.treated(encoder.scale(_batch(windows, encoder.level.device)))
+            vectors: Values = encoder.kernels.embed(treated).cpu().numpy()
+        return vectors
 
     def _signal(self, window: Values) -> Signal:
         return Signal(window, "window", self.model.rate_hz_, tuple(self.model.channels_))
@@ -88,14 +66,20 @@ class WindowEncoder:
         return window if self._band is None else self._band.query(self._signal(window)).values
 
 
-def _whole(values: Tensor) -> WindowBatch:
-    """Windows (B, T, C) without gaps, all of one length."""
+def _batch(windows: Sequence[Values], device: torch.device) -> WindowBatch:
+    """Windows of any lengths, their gaps bridged."""
     import torch
 
-    from geopatch.patches import WindowBatch
+    from geopatch.patches import WindowBatch, fill_gaps
 
-    lengths = torch.full((len(values),), values.shape[1], device=values.device)
-    return WindowBatch(values, torch.ones(values.shape[:2], device=values.device), lengths, padded=False)
+    sizes = [len(window) for window in windows]
+    padded = np.zeros((len(windows), max(sizes), windows[0].shape[1]), dtype=np.float32)
+    for row, window in zip(padded, windows, strict=True):
+        row[: len(window)] = window
+    values, lengths = torch.from_numpy(padded).to(device), torch.tensor(sizes, device=device)
+    if np.isnan(padded).any():
+        values = fill_gaps(values, lengths)
+    return WindowBatch(values, torch.ones(values.shape[:2], device=device), lengths, padded=min(sizes) < max(sizes))
 
 
 def ends_between(first: int, last: int, stride: int, length: int) -> range:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -115,7 +116,7 @@ class Watch:
         set_up.rate.threshold(false_alarms_per_hour)  # refused here where there can be none
         return set_up
 
-    @property
+    @cached_property
     def excess(self) -> float:
         """How far above a stream's own level the nearness of what is reported lies."""
         return self.rate.threshold(self.false_alarms_per_hour)
@@ -125,7 +126,7 @@ class Watch:
         """The score from which on something is reported in a stream whose level is that of the gallery."""
         return score_at(max(float(np.quantile(self.prior, QUANTILE)) + self.excess, 0.0))
 
-    @property
+    @cached_property
     def lengths(self) -> tuple[int, ...]:
         """Samples of the windows that are compared with the pattern, one length for each speed."""
         return tuple(sorted({max(round(self.signal.length / speed), LEAST_SAMPLES) for speed in SPEEDS}))

@@ -291,7 +291,8 @@ class Watcher:
             return alarms
         patterns = np.stack([self.watches[watch].embedding for watch in job.watches], axis=1)
         stops, lengths, scores = _best_lengths(job, vectors @ patterns)
-        near = np.where(np.isfinite(scores), nearness(scores), -np.inf)
+        near = nearness(scores)
+        near[np.isneginf(scores)] = -np.inf
         for column, watch in enumerate(job.watches):
             picker, excess = stream.pickers[watch], stream.levels[watch].excess(stops, near[:, column])
             if not picker.pending and excess.max() < picker.threshold:
@@ -333,14 +334,14 @@ class Watcher:
 def _best_lengths(
     job: _Job, scores: npt.NDArray[np.float32]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Ends, and for each end and watch the length of the best window and its score."""
-    stops = np.unique(np.concatenate([np.asarray(ends, dtype=np.int64) for ends in job.ends]))
-    best = np.full((len(stops), len(job.watches)), -np.inf)
-    lengths, first = np.zeros(best.shape, dtype=np.int64), 0
-    for length, ends in zip(job.lengths, job.ends, strict=True):
-        rows = np.searchsorted(stops, ends)
-        own = np.nan_to_num(scores[first : first + len(ends)].astype(np.float64), nan=-np.inf)
-        lengths[rows] = np.where(own > best[rows], length, lengths[rows])
-        best[rows] = np.maximum(best[rows], own)
+    """Ends, and for each end and watch the length of the best window and its score.
+
+    The ends of all lengths go on to the same one; longer windows begin later.
+    """
+    stops = np.asarray(max(job.ends, key=len), dtype=np.int64)
+    table, first = np.full((len(job.lengths), len(stops), len(job.watches)), -np.inf), 0
+    for row, ends in enumerate(job.ends):
+        table[row, len(stops) - len(ends) :] = scores[first : first + len(ends)]
         first += len(ends)
-    return stops, lengths, best
+    table[np.isnan(table)] = -np.inf
+    return stops, np.asarray(job.lengths)[table.argmax(axis=0)], table.max(axis=0)
