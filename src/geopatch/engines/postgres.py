@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,18 +39,27 @@ from geopatch.engines.engine import (
 from geopatch.engines.entry import Channels, Entries, Metadata
 from geopatch.engines.filters import Filter
 from geopatch.engines.packing import Row, as_entries, dump, load_channels
-from geopatch.engines.postgres_rows import insert_row, rewrite_entries, scores_of, unpack_embedding, upgrade_rows
+from geopatch.engines.postgres_rows import (
+    insert_row,
+    replicas_from,
+    rewrite_entries,
+    scores_of,
+    unpack_embedding,
+    upgrade_rows,
+)
 from geopatch.engines.postgres_sql import (
     ANY_WIDTH,
     COLUMNS,
     INDEX,
     INSERT,
     NEXT_TO,
-    SCHEMA,
+    REPLICAS,
     Address,
     condition,
     connect,
+    create_tables,
     enter,
+    json_path,
     one_line_errors,
     take_lock,
     write_document,
@@ -62,6 +71,7 @@ from geopatch.errors import GalleryError
 
 INDEX_FROM = 100_000  # below, comparing all entries is quick and exact
 CANDIDATES_SEARCHING, MOST_CANDIDATES = 512, 1000
+T = TypeVar("T")
 
 
 class Postgres:
@@ -89,10 +99,7 @@ class Postgres:
             connection = connect(place, read_only=False)
             try:
                 with connection.transaction():
-                    connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-                    connection.execute(f"CREATE SCHEMA {place.schema}")
-                    connection.execute(f"SET LOCAL search_path = {place.schema}, public")
-                    connection.execute(SCHEMA)
+                    create_tables(connection, place)
                     connection.execute("INSERT INTO about VALUES (%s)", (json.dumps(about.as_dict()),))
                     write_model(connection, model)
                     write_document(connection, OF_GALLERY, CREATED, now())
@@ -193,7 +200,8 @@ class Postgres:
 
     def known_fields(self, names: Sequence[str]) -> set[str]:
         """Stops at the first entry that has the name."""
-        return {name for name in names if self._rows("SELECT 1 FROM entry WHERE tags ? %s LIMIT 1", [name])}
+        query = "SELECT 1 FROM entry WHERE tags @? %s::jsonpath LIMIT 1"
+        return {name for name in names if self._rows(query, [json_path(name)])}
 
     def layouts(self) -> tuple[Channels, ...]:
         return tuple(load_channels(text) for (text,) in self._rows(DISTINCT_CHANNELS) if text)
@@ -205,14 +213,21 @@ class Postgres:
     def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
         sql, values = condition(where)
         distance = f"(embedding::vector({embedding.shape[1]})) <#> %s"
-        query = f"SELECT id, -({distance}) AS score FROM entry WHERE {sql} ORDER BY {distance} LIMIT %s"
-        with self._looking() as connection:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        query = f"SELECT id, {distance} AS distance FROM entry WHERE {sql} ORDER BY distance LIMIT %s"
+
+        def work(connection: Any) -> list[list[Row]]:
             check_queries(embedding, self.refresh())
-            connection.execute(f"SET LOCAL hnsw.ef_search = {min(max(k, CANDIDATES_SEARCHING), MOST_CANDIDATES)}")
-            connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")  # until k pass the filter
-            hits = [connection.execute(query, (vector, *values, vector, k)).fetchall() for vector in embedding]
-        return [Shortlist(tuple(row[0] for row in rows), scores_of(rows)) for rows in hits]
+            return self._nearest(connection, query, [(vector, *values, k) for vector in embedding])
+
+        hits = self._read(work)
+        return [Shortlist(tuple(row[0] for row in rows), -scores_of(rows)) for rows in hits]
+
+    def _nearest(self, connection: Any, query: str, values: list[tuple[Any, ...]]) -> list[list[Row]]:
+        """Ids and distances, nearest first, for each tuple of values; the last of these says how many."""
+        k = values[0][-1] if values else 1
+        connection.execute(f"SET LOCAL hnsw.ef_search = {min(max(k, CANDIDATES_SEARCHING), MOST_CANDIDATES)}")
+        connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")  # until k pass the filter
+        return [connection.execute(query, one).fetchall() for one in values]
 
     def token_shortlist(
         self,
@@ -222,10 +237,11 @@ class Postgres:
         where: Filter | None = None,
         reach: float = ANYWHERE,
     ) -> list[Shortlist]:
-        with self._looking() as connection:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        def work(connection: Any) -> list[Shortlist]:
             check_token_queries(tokens, valid, self.refresh())
             return self._tokens.shortlists(connection, self.about, tokens, valid, k, where, reach)
+
+        return self._read(work)
 
     def count(self, where: Filter | None = None) -> int:
         sql, values = condition(where)
@@ -241,9 +257,9 @@ class Postgres:
     def embeddings(self, where: Filter | None = None) -> Embeddings:
         sql, values = condition(where)
         query = f"SELECT id, record, start_s, stop_s, vector_send(embedding) FROM entry WHERE {sql} ORDER BY n"
-        with self._looking() as connection:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            about, rows = self.refresh(), connection.execute(query, tuple(values), binary=True).fetchall()
+        about, rows = self._read(
+            lambda connection: (self.refresh(), connection.execute(query, tuple(values), binary=True).fetchall())
+        )
         return embeddings_from([(*row[:4], unpack_embedding(row[4])) for row in rows], about)
 
     def sample(self, count: int) -> tuple[str, ...]:
@@ -254,10 +270,13 @@ class Postgres:
         return tuple(dict.fromkeys(id for (id,) in rows))
 
     def records(self) -> tuple[Record, ...]:
-        return records_from(self._rows(RECORDS))
+        return records_from(self._record_rows())
+
+    def _record_rows(self) -> list[Row]:
+        return self._rows(RECORDS)
 
     def contents(self) -> Contents:
-        records = self._rows(RECORDS)
+        records = self._record_rows()
         values = self._rows("SELECT key, value, count(*) FROM entry, jsonb_each(tags) GROUP BY key, value")
         return contents_from(records, values)
 
@@ -275,7 +294,8 @@ class Postgres:
         windows = self.count()
         when = self.documents(OF_GALLERY)
         times = when.get(CREATED, ""), when.get(CHANGED, "")
-        return Info(self.name, str(self.place), self.refresh(), windows, windows if indexed else 0, int(size), *times)
+        covered, replicas = windows if indexed else 0, replicas_from(self._rows(REPLICAS))
+        return Info(self.name, str(self.place), self.refresh(), windows, covered, int(size), *times, replicas)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -295,6 +315,12 @@ class Postgres:
         with self._lock, one_line_errors(self.place):
             rows: list[Row] = self._ready().execute(query, tuple(values), binary=True).fetchall()
             return rows
+
+    def _read(self, work: Callable[[Any], T]) -> T:
+        """What `work` makes of one moment of the gallery."""
+        with self._looking() as connection:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            return work(connection)
 
     @contextmanager
     def _looking(self) -> Iterator[Any]:
