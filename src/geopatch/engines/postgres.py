@@ -7,9 +7,7 @@ finds the one that takes writes, so that a gallery goes on where a replica has b
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -47,6 +45,7 @@ from geopatch.engines.postgres_rows import (
     unpack_embedding,
     upgrade_rows,
 )
+from geopatch.engines.postgres_session import PostgresSession
 from geopatch.engines.postgres_sql import (
     ANY_WIDTH,
     COLUMNS,
@@ -74,17 +73,14 @@ CANDIDATES_SEARCHING, MOST_CANDIDATES = 512, 1000
 T = TypeVar("T")
 
 
-class Postgres:
+class Postgres(PostgresSession):
     """Engine over a server. A connection that breaks is made anew by the next call."""
 
     name = "postgresql"
 
     def __init__(self, url: str, *, read_only: bool = False) -> None:
-        self.place = Address.from_url(url)
-        self._read_only = read_only
-        self._connection: Any = None
+        super().__init__(url, read_only=read_only)
         self._tokens = PostgresTokens()
-        self._lock = threading.RLock()  # threads take turns: a connection holds one transaction
         try:
             self._about = self.refresh()
         except GalleryError:
@@ -166,37 +162,23 @@ class Postgres:
                 if not connection.execute(change, (text, text, id)).rowcount:
                     raise unknown_id(self.place, id)
 
-    def documents(self, kind: str, names: Sequence[str] | None = None) -> dict[str, str]:
-        if not self._has_table("document"):
-            return {}
-        query = "SELECT name, content FROM document WHERE kind = %s"
-        if names is None:
-            return dict(self._rows(f"{query} ORDER BY name", [kind]))
-        return dict(self._rows(f"{query} AND name = ANY(%s)", [kind, list(names)]))
-
-    def write_documents(self, kind: str, texts: Mapping[str, str | None]) -> None:
-        with self._writing() as connection:
-            for name, content in texts.items():
-                write_document(connection, kind, name, content)
-
-    def _has_table(self, name: str) -> bool:
-        """Galleries of earlier versions lack those that came later."""
-        return bool(self._rows("SELECT to_regclass(%s) IS NOT NULL", [f"{self.place.schema}.{name}"])[0][0])
-
     def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
         columns = COLUMNS if with_windows else COLUMNS.replace("kept_window", "NULL")
-        rows = {row[1]: row for row in self._rows(f"SELECT {columns} FROM entry WHERE id = ANY(%s)", [list(ids)])}
+        rows = {row[1]: row for row in self._by_id(columns, ids)}
         missing = next((id for id in ids if id not in rows), None)
         if missing is not None:
             raise unknown_id(self.place, missing)
         return self._entries([rows[id] for id in ids])
 
     def spans(self, ids: Sequence[str]) -> dict[str, tuple[str, float, float]]:
-        rows = self._rows("SELECT id, record, start_s, stop_s FROM entry WHERE id = ANY(%s)", [list(ids)])
+        rows = self._by_id("id, record, start_s, stop_s", ids)
         return {id: (record, start_s, stop_s) for id, record, start_s, stop_s in rows}
 
     def known(self, ids: Sequence[str]) -> set[str]:
-        return {row[0] for row in self._rows("SELECT id FROM entry WHERE id = ANY(%s)", [list(ids)])}
+        return {id for (id,) in self._by_id("id", ids)}
+
+    def _by_id(self, columns: str, ids: Sequence[str]) -> list[Row]:
+        return self._rows(f"SELECT {columns} FROM entry WHERE id = ANY(%s)", [list(ids)])
 
     def known_fields(self, names: Sequence[str]) -> set[str]:
         """Stops at the first entry that has the name."""
@@ -297,12 +279,6 @@ class Postgres:
         covered, replicas = windows if indexed else 0, replicas_from(self._rows(REPLICAS))
         return Info(self.name, str(self.place), self.refresh(), windows, covered, int(size), *times, replicas)
 
-    def close(self) -> None:
-        if self._connection is not None:
-            with suppress(Exception):  # it may be broken already
-                self._connection.close()
-            self._connection = None
-
     def _entries(self, rows: list[Row]) -> Entries:
         plain = [(*row[:7], unpack_embedding(row[7]), *row[8:-1]) for row in rows]
         about = self.about
@@ -310,45 +286,3 @@ class Postgres:
             about = self.refresh()
             check_encoder(about, rows[0][-1], "these entries")
         return as_entries(plain, about)
-
-    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
-        with self._lock, one_line_errors(self.place):
-            rows: list[Row] = self._ready().execute(query, tuple(values), binary=True).fetchall()
-            return rows
-
-    def _read(self, work: Callable[[Any], T]) -> T:
-        """What `work` makes of one moment of the gallery."""
-        with self._looking() as connection:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            return work(connection)
-
-    @contextmanager
-    def _looking(self) -> Iterator[Any]:
-        with self._lock, one_line_errors(self.place):
-            connection = self._ready()
-            with connection.transaction():
-                yield connection
-
-    @contextmanager
-    def _writing(self) -> Iterator[Any]:
-        """A change that happens whole or not at all, and stands in the server's log when the block is left."""
-        if self._read_only:
-            raise GalleryError(f"gallery {self.place} was opened read-only; open it for writing")
-        with self._looking() as connection:
-            yield connection
-            write_document(connection, OF_GALLERY, CHANGED, now())
-
-    def _ready(self) -> Any:
-        """A connection that works, for a writer with the lock."""
-        if self._connection is None or self._connection.closed:
-            connection = connect(self.place, self._read_only)
-            try:
-                enter(connection, self.place)
-                if not self._read_only:
-                    connection.execute("SET synchronous_commit = on")
-                    take_lock(connection, self.place)
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
-        return self._connection

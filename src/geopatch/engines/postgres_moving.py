@@ -1,8 +1,8 @@
 """Shards of a gallery given, taken away, and their entries spread evenly while others search.
 
 Buckets move a few together: their rows are copied while they are hidden in the new place, then the coordinator says in
-one change that they belong there, and then they are removed from the old place. That change waits for all who read by the
-old map. Where it is interrupted, what is hidden stays so, and the next call removes it.
+one change that they belong there, and then they are removed from the old place. That change waits for all who read by
+the old map. Where it is interrupted, what is hidden stays so, and the next call removes it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from geopatch.engines.postgres_shards import Sharded
 from geopatch.engines.postgres_sql import Address, connect, has_shards, one_line_errors, take_lock
 from geopatch.errors import ExistsError, GalleryError, NotFoundError
 
+OLDEST = 180000  # the planner of an older one cannot be told how large a foreign table is
 MOVED_TOGETHER = 5_000  # windows, about; more than one bucket only where these are small
 Moving = Callable[[int, int], None]  # buckets moved so far, of how many
 Owners = Mapping[str, Sequence[int]]  # by the name of a shard, its buckets
@@ -214,14 +215,14 @@ def _write(connection: Any, shard: Shard) -> None:
 
 def _forget(engine: Sharded, name: str) -> None:
     """The rows are elsewhere by now; what is left of the gallery on the shard goes too."""
-    with one_line_errors(engine.place), engine.direct(name) as connection:
-        connection.execute(f"DROP SCHEMA {engine.place.schema} CASCADE")
-    with _alone(engine) as connection:
-        connection.execute("DELETE FROM shard WHERE name = %s", (name,))
-        for table in FOREIGN:
-            connection.execute(f"DROP FOREIGN TABLE {table.format(name=name)}")
-        for suffix in ("", "_w"):
-            connection.execute(f"DROP SERVER {server_name(engine.place, name, suffix)} CASCADE")
+    with one_line_errors(engine.place), engine.direct(name) as shard:
+        with _alone(engine) as connection:
+            connection.execute("DELETE FROM shard WHERE name = %s", (name,))
+            for table in FOREIGN:
+                connection.execute(f"DROP FOREIGN TABLE {table.format(name=name)}")
+            for suffix in ("", "_w"):
+                connection.execute(f"DROP SERVER {server_name(engine.place, name, suffix)} CASCADE")
+        shard.execute(f"DROP SCHEMA {engine.place.schema} CASCADE")
 
 
 def _make(place: Address, fields: dict[str, str]) -> None:
@@ -239,6 +240,9 @@ def _prepare(place: Address, fields: Sequence[dict[str, str]]) -> None:
     """A place with shards, where a gallery can be made."""
     with one_line_errors(place), connect(place, read_only=False) as connection:
         take_lock(connection, place)
+        if connection.info.server_version < OLDEST:
+            version = connection.execute("SHOW server_version").fetchone()[0]
+            raise GalleryError(f"the coordinator of shards needs PostgreSQL 18 or newer, {place} has {version}")
         there = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (place.prepared,)).fetchall()
         if there:
             raise ExistsError(f"{place} has its shards already; make the gallery, then further ones can be added")

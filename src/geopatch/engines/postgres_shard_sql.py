@@ -1,7 +1,7 @@
 """What a coordinator and its shards have in common: tables, foreign servers, buckets, and statements over all shards.
 
 An id belongs to one of 1024 buckets, and a bucket to one shard. The table `shard` of the coordinator says to which, and
-is the only truth: a shard may hold rows of further buckets, which are on their way there or from there; these are hidden.
+is the only truth: a shard may hold rows of further buckets, on their way there or from there, which are hidden.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from geopatch.engines.postgres_sql import ABOUT_TABLES, REPLICAS, Address
 from geopatch.errors import GalleryError
 
 BUCKETS = 1024
+ALL_ROWS = "SELECT * FROM each_shard"
 ENTRY = re.compile(r"\bentry\b")
 OF_WRAPPER = ("extensions", "async_capable", "parallel_commit", "parallel_abort", "batch_size", "fetch_size", "options")
 PASSWORDS = ("user", "password")  # of a user mapping; all else describes the server
@@ -129,7 +130,7 @@ class ShardedConnection:
         text = f"WITH entry AS NOT MATERIALIZED ({rows}) {query}" if ENTRY.search(query) else query
         return self.connection.execute(text, tuple(values), binary=binary)
 
-    def each(self, query: str, values: Sequence[Any] = (), then: str = "SELECT * FROM each_shard") -> list[Row]:
+    def each(self, query: str, values: Sequence[Any] = (), then: str = ALL_ROWS) -> list[Row]:
         """A query that every shard answers for itself, limits and counts too, and what is made of all answers.
 
         These are collected before they are sorted: a sorted merge would ask one shard after the other.
@@ -192,6 +193,21 @@ def declare_shard(connection: Any, place: Address, name: str, fields: dict[str, 
             f"CREATE FOREIGN TABLE {table.format(name=name)} ({columns}) SERVER {server_name(place, name, suffix)} "
             + _options({"schema_name": place.schema, "table_name": remote})
         )
+        if remote == "entry":
+            _plan_as_large(connection, table.format(name=name))
+
+
+def _plan_as_large(connection: Any, table: str) -> None:
+    """Without statistics, the planner takes a foreign table for a small one, and fetches all of it to sort it here."""
+    relation = "'schemaname', current_schema()::text, 'relname', %s::text"
+    connection.execute(
+        f"SELECT pg_restore_relation_stats({relation}, 'relpages', 100000000, 'reltuples', 1e9::real)", (table,)
+    )
+    connection.execute(
+        f"SELECT pg_restore_attribute_stats({relation}, 'attname', 'generation', 'inherited', false, "
+        "'null_frac', 0::real, 'avg_width', 4, 'n_distinct', 1::real)",
+        (table,),
+    )
 
 
 def _options(values: dict[str, str]) -> str:

@@ -10,11 +10,9 @@ fails may have been on some. Adding and removing are by id, so that the same cal
 from __future__ import annotations
 
 import json
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from geopatch.engines.about import About, check_encoder
 from geopatch.engines.engine import (
@@ -34,18 +32,16 @@ from geopatch.engines.packing import Row, dump, load_channels, token_row
 from geopatch.engines.partial import notes_on_missing
 from geopatch.engines.postgres import INDEX_FROM, Postgres
 from geopatch.engines.postgres_rows import insert_row, replicas_from
+from geopatch.engines.postgres_shard_session import ShardedSession
 from geopatch.engines.postgres_shard_sql import (
-    ENTRY,
     NAMES,
     SHARD_INDEX,
     Shard,
     ShardedConnection,
     bucket_of,
-    connection_text,
     read_shards,
 )
-from geopatch.engines.postgres_sql import COLUMNS, REPLICAS, condition, enter, one_line_errors, write_model
-from geopatch.engines.postgres_tokens import PostgresTokens
+from geopatch.engines.postgres_sql import COLUMNS, REPLICAS, condition, one_line_errors, write_model
 from geopatch.errors import NotFoundError, StorageError
 
 INSERT_BATCH = 256
@@ -55,29 +51,17 @@ INSERTED = (
 )
 ONE_ROW = "(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s, %s, %s)"
 ONE_VECTOR = "(%s, %s::vector, %s::bytea, %s::bytea, %s::bytea)"
-ATTEMPTS = 3  # a shard may be lost, and another one during the next attempt
-REPLICA_WAIT_S = 60.0
-LOST_S = 10.0  # for how long a shard that did not answer is left out before it is tried again
 SAMPLE_TRIES = (1, 8, 64)  # numbers drawn for each entry of a sample: those of removed entries stay unused
-# Of a server that went away or is about to start; beside class 08, connection exceptions.
-LOST_STATES = ("57P01", "57P02", "57P03", "HV00N")
-IDLE = 0  # libpq's number for a connection outside a transaction
 STALE_INDEXES = (
     "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema() AND indexname LIKE 'entry_embedding%%' "
     "AND indexname <> %s"
 )
-T = TypeVar("T")
 
 
-class Sharded(Postgres):
+class Sharded(ShardedSession, Postgres):
     """Engine over a coordinator and its shards."""
 
     name = "postgresql with shards"
-
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
-        self._lost: dict[str, float] = {}  # shards that did not answer, and until when they are left out
-        self._answering: tuple[str, ...] = ()
-        super().__init__(url, read_only=read_only)
 
     def put(self, entries: Entries) -> None:
         with self._writing() as connection:
@@ -152,8 +136,14 @@ class Sharded(Postgres):
             return super().fetch(ids, with_windows=with_windows)
         except NotFoundError as error:
             if notes := notes_on_missing():
-                raise NotFoundError(f"{error}, or it is in a part that cannot be reached: {sorted(notes)[0]}") from error
+                raise NotFoundError(
+                    f"{error}, or it is in a part that cannot be reached: {sorted(notes)[0]}"
+                ) from error
             raise
+
+    def _by_id(self, columns: str, ids: Sequence[str]) -> list[Row]:
+        query = f"SELECT {columns} FROM entry WHERE id = ANY(%s)"
+        return self._each(query, [list(ids)])
 
     def known_fields(self, names: Sequence[str]) -> set[str]:
         known = super().known_fields(names)
@@ -174,19 +164,19 @@ class Sharded(Postgres):
 
     def count(self, where: Filter | None = None) -> int:
         sql, values = condition(where)
-        rows = self._read(lambda connection: connection.each(f"SELECT count(*) FROM entry WHERE {sql}", values))
+        rows = self._each(f"SELECT count(*) FROM entry WHERE {sql}", values)
         return int(sum(count for (count,) in rows))
 
     def scan(self, batch_size: int, where: Filter | None = None) -> Iterator[Entries]:
         sql, values = condition(where)
-        query, last = f"SELECT {COLUMNS} FROM entry WHERE n > %s AND ({sql}) ORDER BY n LIMIT {batch_size}", 0
-        then = f"SELECT * FROM each_shard ORDER BY 1 LIMIT {batch_size}"
-        while rows := self._read(lambda connection: connection.each(query, [last, *values], then)):
+        query = f"SELECT {COLUMNS} FROM entry WHERE n > %s AND ({sql}) ORDER BY n LIMIT {batch_size}"
+        then, last = f"SELECT * FROM each_shard ORDER BY 1 LIMIT {batch_size}", 0
+        while rows := self._each(query, [last, *values], then):
             last = rows[-1][0]
             yield self._entries(rows)
 
     def sample(self, count: int) -> tuple[str, ...]:
-        bounds = self._read(lambda connection: connection.each("SELECT min(n), max(n), count(*) FROM entry"))
+        bounds = self._each("SELECT min(n), max(n), count(*) FROM entry")
         known = [row for row in bounds if row[2]]
         if sum(row[2] for row in known) <= count:
             return tuple(id for (id,) in self._rows("SELECT id FROM entry ORDER BY n"))
@@ -202,7 +192,7 @@ class Sharded(Postgres):
     def _record_rows(self) -> list[Row]:
         query = RECORDS.replace("count(*), min(start_s), max(stop_s)", "count(*) c, min(start_s) a, max(stop_s) b")
         then = "SELECT record, sum(c)::bigint, min(a), max(b) FROM each_shard GROUP BY record"
-        return self._read(lambda connection: connection.each(query, (), then))
+        return self._each(query, (), then)
 
     def optimize(self) -> None:
         """On every shard by itself, one after the other: each may need all of its machine."""
@@ -241,44 +231,6 @@ class Sharded(Postgres):
         indexed = any(name.endswith(f"entry_embedding_{shard.generation}") for name in indexes)
         return ShardInfo(*state, True, windows, windows if indexed else 0, int(size), replicas)
 
-    def shards(self) -> list[Shard]:
-        """The shards, in the order of their names."""
-        with self._looking() as connection:
-            return read_shards(connection)
-
-    @contextmanager
-    def direct(self, name: str) -> Iterator[Any]:
-        """A connection to the server of a shard that takes writes, for what cannot go through the coordinator."""
-        import psycopg
-
-        with self._looking() as connection:
-            text = connection_text(connection, self.place, name)
-        with psycopg.connect(text, autocommit=True) as connection:
-            enter(connection, self.place)
-            yield connection
-
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Other threads of this process wait."""
-        with self._lock:
-            yield
-
-    @contextmanager
-    def changing(self) -> Iterator[Any]:
-        """A change, as those of entries are."""
-        with self._writing() as connection:
-            yield connection
-
-    def wait_for_replicas(self) -> None:
-        """Until the coordinator's replicas have what it has: who reads there sees the same shards."""
-        query = "SELECT pg_current_wal_lsn()::text"
-        written, until = self._rows(query)[0][0], time.monotonic() + REPLICA_WAIT_S
-        behind = "SELECT 1 FROM pg_stat_replication WHERE replay_lsn IS NULL OR replay_lsn < %s::pg_lsn"
-        while self._rows(behind, [written]):
-            if time.monotonic() > until:
-                raise StorageError(f"a replica of {self.place} lags behind; call again when it has caught up, or end it")
-            time.sleep(0.02)
-
     def _by_shard(self, connection: Any, ids: Sequence[str]) -> list[tuple[Shard, list[int]]]:
         """Of each shard that one of the ids belongs to, the positions of all that do."""
         owners = {bucket: shard for shard in read_shards(connection) for bucket in shard.buckets}
@@ -286,66 +238,6 @@ class Sharded(Postgres):
         for n, id in enumerate(ids):
             members[owners[bucket_of(id)]].append(n)
         return list(members.items())
-
-    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
-        if not ENTRY.search(query):
-            return super()._rows(query, values)
-        return self._read(lambda connection: connection.execute(query, values, binary=True).fetchall())
-
-    def _read(self, work: Callable[[Any], T]) -> T:
-        """What `work` makes of one moment; done again where a shard was lost on the way, without it if that is allowed."""
-        for attempt in range(1, ATTEMPTS + 1):
-            with self._lock:
-                with one_line_errors(self.place):
-                    within = self._ready().info.transaction_status != IDLE
-                try:
-                    with self._looking() as connection:
-                        if not within:
-                            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-                        return work(self._reached(connection))
-                except StorageError as error:
-                    if within or attempt == ATTEMPTS or not self._is_lost(error):
-                        raise
-                self._look_for_lost()
-        raise AssertionError("the last attempt returns or raises")
-
-    def _reached(self, connection: Any) -> ShardedConnection:
-        """The shards that answer, as far as is known; all of them where none may be left out."""
-        shards = [shard for shard in read_shards(connection) if shard.buckets]
-        if (notes := notes_on_missing()) is not None:
-            lost = [shard for shard in shards if self._lost.get(shard.name, 0.0) > time.monotonic()]
-            notes.update(_missing(shard) for shard in lost)
-            shards = [shard for shard in shards if shard not in lost]
-        if not shards:
-            raise StorageError(f"gallery {self.place}: none of its shards answers; see whether they run, then call again")
-        names = tuple(shard.name for shard in shards)
-        if names != self._answering:  # tokens of a lost shard count as removed ones, and come back only when read anew
-            self._answering, self._tokens = names, PostgresTokens()
-        return ShardedConnection(connection, shards, writing=not self._read_only)
-
-    def _is_lost(self, error: StorageError) -> bool:
-        """Whether a shard caused this, while the coordinator is there."""
-        state = getattr(error.__cause__, "sqlstate", None) or ""
-        here = self._connection is not None and not self._connection.closed
-        return here and (state.startswith("08") or state in LOST_STATES)
-
-    def _look_for_lost(self) -> None:
-        for shard in self.shards():
-            try:
-                with self._looking() as connection:
-                    connection.execute(f"SELECT 1 FROM {shard.table(writing=not self._read_only)} LIMIT 1")
-            except StorageError as error:
-                if not self._is_lost(error):
-                    raise
-                self._lost[shard.name] = time.monotonic() + LOST_S
-            else:
-                self._lost.pop(shard.name, None)
-
-
-def _missing(shard: Shard) -> str:
-    return (
-        f"shard {shard.name} at {shard.place} does not answer: about {shard.share:.0%} of the windows were not searched"
-    )
 
 
 def insert_rows(connection: Any, statement: str, one: str, rows: Sequence[Row]) -> None:

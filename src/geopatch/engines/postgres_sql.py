@@ -263,7 +263,7 @@ def condition(where: Filter | None) -> Condition:
 
 
 def json_path(name: str) -> str:
-    """A name of the metadata as a path; postgres_fdw ships conditions on paths, and none on text that is not a column."""
+    """A name of the metadata as a path: postgres_fdw ships conditions on paths, and none on text but columns."""
     return f"$.{json.dumps(name, ensure_ascii=False)}"
 
 
