@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import numpy as np
 from geopatch.engines import About, Entries, Metadata, Value, Widths
 from geopatch.engines.engine import Shortlist
 from geopatch.engines.filters import Filter
+from geopatch.engines.postgres_moving import add_shards
 from geopatch.gallery import Gallery
 from geopatch.signal import Signal
 
@@ -21,7 +22,7 @@ ABOUT = About("0123456789abcdef", WIDTHS, patch_length=8, rate_hz=16.0, length=3
 CHANNELS = ((), ("I", "II"))
 COLUMNS = ("embedding", "tokens", "valid", "patch_s", "start_s", "stop_s")
 TUPLES = ("encoder", "ids", "records", "metadata", "channels")
-ENGINES = ("exact", "embedded", "postgresql")
+ENGINES = ("exact", "embedded", "postgresql", "postgresql with shards")
 
 
 @dataclass
@@ -31,12 +32,16 @@ class Ground:
     engine: str
     folder: Path
     url: str = ""
+    shards: Sequence[str] = ()
     _count: Iterator[int] = field(default_factory=itertools.count)
 
     def place(self) -> str:
         name = f"g{next(self._count)}"
-        if self.engine == "postgresql":
-            return f"{self.url}_{name}"
+        if self.engine.startswith("postgresql"):
+            place = f"{self.url}_{name}"
+            if self.shards:
+                add_shards(place, self.shards)
+            return place
         return f"{'exact:' if self.engine == 'exact' else ''}{self.folder / name}"
 
     def gallery(self) -> Gallery:

@@ -26,7 +26,7 @@ from galleries import (
     same,
 )
 from memory_engine import joined
-from servers import PostgresServer, running_server
+from servers import Cluster, PostgresServer, running_cluster, running_server
 
 from geopatch.engines import About, Entries, Widths, as_filter, postgres
 from geopatch.engines.filters import Where
@@ -72,12 +72,26 @@ def server() -> Iterator[PostgresServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    with running_cluster(3, "fsync=off") as running:
+        yield running
+
+
+def ground_of(engine: str, folder: Path, request: pytest.FixtureRequest, prefix: str) -> Ground:
+    name = f"{prefix}{abs(hash(request.node.nodeid))}"
+    if engine == "postgresql":
+        started: PostgresServer = request.getfixturevalue("server")
+        return Ground(engine, folder, started.url(name))
+    if engine == "postgresql with shards":
+        running: Cluster = request.getfixturevalue("cluster")
+        return Ground(engine, folder, running.url(name), running.shard_urls)
+    return Ground(engine, folder)
+
+
 @pytest.fixture(params=ENGINES)
 def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
-    if request.param == "postgresql":
-        started: PostgresServer = request.getfixturevalue("server")
-        return Ground(request.param, tmp_path, started.url(f"t{abs(hash(request.node.nodeid))}"))
-    return Ground(request.param, tmp_path)
+    return ground_of(request.param, tmp_path, request, "t")
 
 
 @pytest.fixture
@@ -465,10 +479,10 @@ def test_a_batch_is_added_whole_or_not_at_all(filled: tuple[Gallery, Entries], m
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_copies_are_equal_whatever_the_engine(
-    filled: tuple[Gallery, Entries], engine: str, tmp_path: Path, server: PostgresServer, request: pytest.FixtureRequest
+    filled: tuple[Gallery, Entries], engine: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     gallery, entries = filled
-    target = Ground(engine, tmp_path / "copies", server.url(f"c{abs(hash(request.node.nodeid))}"))
+    target = ground_of(engine, tmp_path / "copies", request, "c")
     target.folder.mkdir()
     place, part = target.place(), target.place()
     assert gallery.copy(place) == 60

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from geopatch.cli import gallery_add, options
+from geopatch.cli import gallery_add, gallery_shards, options
 from geopatch.cli.printing import late_bar, print_line, settings_of, window_bar
 from geopatch.config import PRESETS
 from geopatch.errors import ConfigError
@@ -32,6 +32,7 @@ def command() -> None:
 
 
 command.add_command(gallery_add.command)
+command.add_command(gallery_shards.command)
 
 
 @command.command("create", help=f"Make an empty gallery for the vectors of one model. {PLACE}")
@@ -111,6 +112,8 @@ def info(place: str, list_records: bool, as_json: bool) -> None:
         return
     lines = _info_lines(state, records, layouts, model)
     click.echo("\n".join(f"{name:10s} {text}" for name, text in lines.items()))
+    for line in gallery_shards.shard_lines(state):
+        click.echo(line)
     for one in records if list_records else ():
         start = _facts(facts.get(one.name))["start_time"]
         when = f", from {start}" if start else ""

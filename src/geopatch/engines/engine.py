@@ -80,6 +80,62 @@ class Embeddings:
 
 
 @dataclass(frozen=True)
+class Replica:
+    """A server that follows another.
+
+    Parameters
+    ----------
+    address : str
+        Where it connects from.
+    state : str
+        What it does: "streaming", or "catchup".
+    lag_bytes : int or None
+        How much of the log it has not applied yet.
+    lag_s : float or None
+        How long it took to apply the last change; None where nothing was changed lately.
+    """
+
+    address: str
+    state: str
+    lag_bytes: int | None
+    lag_s: float | None
+
+
+@dataclass(frozen=True)
+class ShardInfo:
+    """The state of one shard of a gallery.
+
+    Parameters
+    ----------
+    name : str
+        How the gallery calls it.
+    place : str
+        Its servers and database.
+    share : float
+        The part of all windows that belongs here.
+    answers : bool
+        Whether it can be reached; sizes are 0 where it cannot.
+    windows : int, default=0
+        How many entries are there.
+    indexed : int, default=0
+        How many of them the approximate index covers.
+    bytes : int, default=0
+        Size on disk.
+    replicas : tuple of Replica, default=()
+        The servers that follow it.
+    """
+
+    name: str
+    place: str
+    share: float
+    answers: bool
+    windows: int = 0
+    indexed: int = 0
+    bytes: int = 0
+    replicas: tuple[Replica, ...] = ()
+
+
+@dataclass(frozen=True)
 class Info:
     """The state of a gallery.
 
@@ -99,6 +155,10 @@ class Info:
         Size on disk.
     created, changed : str, default=""
         When it was made, and when something in it was last changed, as ISO 8601 has it; empty where that is not known.
+    replicas : tuple of Replica, default=()
+        The servers that follow the one that was asked.
+    shards : tuple of ShardInfo, default=()
+        The servers that the entries are spread over; none where they are in one place.
     """
 
     engine: str
@@ -109,6 +169,8 @@ class Info:
     bytes: int
     created: str = ""
     changed: str = ""
+    replicas: tuple[Replica, ...] = ()
+    shards: tuple[ShardInfo, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,10 @@ ENGINES = {
     "exact": "geopatch.engines.exact:Exact",
     "postgres": "geopatch.engines.postgres:Postgres",
     "postgresql": "geopatch.engines.postgres:Postgres",
+    "postgresql with shards": "geopatch.engines.postgres_shards:Sharded",  # no scheme: the server says that it has some
 }
 FOLDERS = ("embedded", "exact")  # a folder's own file says which of these it is of; the first is the default
+SERVERS = ("postgres", "postgresql")
 SCHEME = re.compile(r"([a-z][a-z0-9+-]+):")  # two letters at least: C: is a drive
 Place = str | os.PathLike[str]
 
@@ -83,7 +85,14 @@ def _split(place: Place) -> tuple[str, str]:
 
 
 def _stored(scheme: str, rest: str) -> str:
-    return engine_of(Path(rest).expanduser()) if scheme in FOLDERS else scheme
+    """The engine of the gallery that is there."""
+    if scheme in FOLDERS:
+        return engine_of(Path(rest).expanduser())
+    if scheme in SERVERS:
+        from geopatch.engines.postgres_sql import has_shards
+
+        return "postgresql with shards" if has_shards(rest) else scheme
+    return scheme
 
 
 def _engine(scheme: str) -> Any:

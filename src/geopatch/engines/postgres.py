@@ -7,10 +7,8 @@ finds the one that takes writes, so that a gallery goes on where a replica has b
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,18 +37,28 @@ from geopatch.engines.engine import (
 from geopatch.engines.entry import Channels, Entries, Metadata
 from geopatch.engines.filters import Filter
 from geopatch.engines.packing import Row, as_entries, dump, load_channels
-from geopatch.engines.postgres_rows import insert_row, rewrite_entries, scores_of, unpack_embedding, upgrade_rows
+from geopatch.engines.postgres_rows import (
+    insert_row,
+    replicas_from,
+    rewrite_entries,
+    scores_of,
+    unpack_embedding,
+    upgrade_rows,
+)
+from geopatch.engines.postgres_session import PostgresSession
 from geopatch.engines.postgres_sql import (
     ANY_WIDTH,
     COLUMNS,
     INDEX,
     INSERT,
     NEXT_TO,
-    SCHEMA,
+    REPLICAS,
     Address,
     condition,
     connect,
+    create_tables,
     enter,
+    json_path,
     one_line_errors,
     take_lock,
     write_document,
@@ -62,19 +70,17 @@ from geopatch.errors import GalleryError
 
 INDEX_FROM = 100_000  # below, comparing all entries is quick and exact
 CANDIDATES_SEARCHING, MOST_CANDIDATES = 512, 1000
+T = TypeVar("T")
 
 
-class Postgres:
+class Postgres(PostgresSession):
     """Engine over a server. A connection that breaks is made anew by the next call."""
 
     name = "postgresql"
 
     def __init__(self, url: str, *, read_only: bool = False) -> None:
-        self.place = Address.from_url(url)
-        self._read_only = read_only
-        self._connection: Any = None
+        super().__init__(url, read_only=read_only)
         self._tokens = PostgresTokens()
-        self._lock = threading.RLock()  # threads take turns: a connection holds one transaction
         try:
             self._about = self.refresh()
         except GalleryError:
@@ -89,10 +95,7 @@ class Postgres:
             connection = connect(place, read_only=False)
             try:
                 with connection.transaction():
-                    connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-                    connection.execute(f"CREATE SCHEMA {place.schema}")
-                    connection.execute(f"SET LOCAL search_path = {place.schema}, public")
-                    connection.execute(SCHEMA)
+                    create_tables(connection, place)
                     connection.execute("INSERT INTO about VALUES (%s)", (json.dumps(about.as_dict()),))
                     write_model(connection, model)
                     write_document(connection, OF_GALLERY, CREATED, now())
@@ -159,41 +162,28 @@ class Postgres:
                 if not connection.execute(change, (text, text, id)).rowcount:
                     raise unknown_id(self.place, id)
 
-    def documents(self, kind: str, names: Sequence[str] | None = None) -> dict[str, str]:
-        if not self._has_table("document"):
-            return {}
-        query = "SELECT name, content FROM document WHERE kind = %s"
-        if names is None:
-            return dict(self._rows(f"{query} ORDER BY name", [kind]))
-        return dict(self._rows(f"{query} AND name = ANY(%s)", [kind, list(names)]))
-
-    def write_documents(self, kind: str, texts: Mapping[str, str | None]) -> None:
-        with self._writing() as connection:
-            for name, content in texts.items():
-                write_document(connection, kind, name, content)
-
-    def _has_table(self, name: str) -> bool:
-        """Galleries of earlier versions lack those that came later."""
-        return bool(self._rows("SELECT to_regclass(%s) IS NOT NULL", [f"{self.place.schema}.{name}"])[0][0])
-
     def fetch(self, ids: Sequence[str], *, with_windows: bool = True) -> Entries:
         columns = COLUMNS if with_windows else COLUMNS.replace("kept_window", "NULL")
-        rows = {row[1]: row for row in self._rows(f"SELECT {columns} FROM entry WHERE id = ANY(%s)", [list(ids)])}
+        rows = {row[1]: row for row in self._by_id(columns, ids)}
         missing = next((id for id in ids if id not in rows), None)
         if missing is not None:
             raise unknown_id(self.place, missing)
         return self._entries([rows[id] for id in ids])
 
     def spans(self, ids: Sequence[str]) -> dict[str, tuple[str, float, float]]:
-        rows = self._rows("SELECT id, record, start_s, stop_s FROM entry WHERE id = ANY(%s)", [list(ids)])
+        rows = self._by_id("id, record, start_s, stop_s", ids)
         return {id: (record, start_s, stop_s) for id, record, start_s, stop_s in rows}
 
     def known(self, ids: Sequence[str]) -> set[str]:
-        return {row[0] for row in self._rows("SELECT id FROM entry WHERE id = ANY(%s)", [list(ids)])}
+        return {id for (id,) in self._by_id("id", ids)}
+
+    def _by_id(self, columns: str, ids: Sequence[str]) -> list[Row]:
+        return self._rows(f"SELECT {columns} FROM entry WHERE id = ANY(%s)", [list(ids)])
 
     def known_fields(self, names: Sequence[str]) -> set[str]:
         """Stops at the first entry that has the name."""
-        return {name for name in names if self._rows("SELECT 1 FROM entry WHERE tags ? %s LIMIT 1", [name])}
+        query = "SELECT 1 FROM entry WHERE tags @? %s::jsonpath LIMIT 1"
+        return {name for name in names if self._rows(query, [json_path(name)])}
 
     def layouts(self) -> tuple[Channels, ...]:
         return tuple(load_channels(text) for (text,) in self._rows(DISTINCT_CHANNELS) if text)
@@ -205,14 +195,21 @@ class Postgres:
     def shortlist(self, embedding: npt.NDArray[np.float32], k: int, where: Filter | None = None) -> list[Shortlist]:
         sql, values = condition(where)
         distance = f"(embedding::vector({embedding.shape[1]})) <#> %s"
-        query = f"SELECT id, -({distance}) AS score FROM entry WHERE {sql} ORDER BY {distance} LIMIT %s"
-        with self._looking() as connection:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        query = f"SELECT id, {distance} AS distance FROM entry WHERE {sql} ORDER BY distance LIMIT %s"
+
+        def work(connection: Any) -> list[list[Row]]:
             check_queries(embedding, self.refresh())
-            connection.execute(f"SET LOCAL hnsw.ef_search = {min(max(k, CANDIDATES_SEARCHING), MOST_CANDIDATES)}")
-            connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")  # until k pass the filter
-            hits = [connection.execute(query, (vector, *values, vector, k)).fetchall() for vector in embedding]
-        return [Shortlist(tuple(row[0] for row in rows), scores_of(rows)) for rows in hits]
+            return self._nearest(connection, query, [(vector, *values, k) for vector in embedding])
+
+        hits = self._read(work)
+        return [Shortlist(tuple(row[0] for row in rows), -scores_of(rows)) for rows in hits]
+
+    def _nearest(self, connection: Any, query: str, values: list[tuple[Any, ...]]) -> list[list[Row]]:
+        """Ids and distances, nearest first, for each tuple of values; the last of these says how many."""
+        k = values[0][-1] if values else 1
+        connection.execute(f"SET LOCAL hnsw.ef_search = {min(max(k, CANDIDATES_SEARCHING), MOST_CANDIDATES)}")
+        connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")  # until k pass the filter
+        return [connection.execute(query, one).fetchall() for one in values]
 
     def token_shortlist(
         self,
@@ -222,10 +219,11 @@ class Postgres:
         where: Filter | None = None,
         ordered: bool = False,
     ) -> list[Shortlist]:
-        with self._looking() as connection:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        def work(connection: Any) -> list[Shortlist]:
             check_token_queries(tokens, valid, self.refresh())
             return self._tokens.shortlists(connection, self.about, tokens, valid, k, where, ordered)
+
+        return self._read(work)
 
     def count(self, where: Filter | None = None) -> int:
         sql, values = condition(where)
@@ -241,9 +239,9 @@ class Postgres:
     def embeddings(self, where: Filter | None = None) -> Embeddings:
         sql, values = condition(where)
         query = f"SELECT id, record, start_s, stop_s, vector_send(embedding) FROM entry WHERE {sql} ORDER BY n"
-        with self._looking() as connection:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            about, rows = self.refresh(), connection.execute(query, tuple(values), binary=True).fetchall()
+        about, rows = self._read(
+            lambda connection: (self.refresh(), connection.execute(query, tuple(values), binary=True).fetchall())
+        )
         return embeddings_from([(*row[:4], unpack_embedding(row[4])) for row in rows], about)
 
     def sample(self, count: int) -> tuple[str, ...]:
@@ -254,10 +252,13 @@ class Postgres:
         return tuple(dict.fromkeys(id for (id,) in rows))
 
     def records(self) -> tuple[Record, ...]:
-        return records_from(self._rows(RECORDS))
+        return records_from(self._record_rows())
+
+    def _record_rows(self) -> list[Row]:
+        return self._rows(RECORDS)
 
     def contents(self) -> Contents:
-        records = self._rows(RECORDS)
+        records = self._record_rows()
         values = self._rows("SELECT key, value, count(*) FROM entry, jsonb_each(tags) GROUP BY key, value")
         return contents_from(records, values)
 
@@ -275,13 +276,8 @@ class Postgres:
         windows = self.count()
         when = self.documents(OF_GALLERY)
         times = when.get(CREATED, ""), when.get(CHANGED, "")
-        return Info(self.name, str(self.place), self.refresh(), windows, windows if indexed else 0, int(size), *times)
-
-    def close(self) -> None:
-        if self._connection is not None:
-            with suppress(Exception):  # it may be broken already
-                self._connection.close()
-            self._connection = None
+        covered, replicas = windows if indexed else 0, replicas_from(self._rows(REPLICAS))
+        return Info(self.name, str(self.place), self.refresh(), windows, covered, int(size), *times, replicas)
 
     def _entries(self, rows: list[Row]) -> Entries:
         plain = [(*row[:7], unpack_embedding(row[7]), *row[8:-1]) for row in rows]
@@ -290,39 +286,3 @@ class Postgres:
             about = self.refresh()
             check_encoder(about, rows[0][-1], "these entries")
         return as_entries(plain, about)
-
-    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
-        with self._lock, one_line_errors(self.place):
-            rows: list[Row] = self._ready().execute(query, tuple(values), binary=True).fetchall()
-            return rows
-
-    @contextmanager
-    def _looking(self) -> Iterator[Any]:
-        with self._lock, one_line_errors(self.place):
-            connection = self._ready()
-            with connection.transaction():
-                yield connection
-
-    @contextmanager
-    def _writing(self) -> Iterator[Any]:
-        """A change that happens whole or not at all, and stands in the server's log when the block is left."""
-        if self._read_only:
-            raise GalleryError(f"gallery {self.place} was opened read-only; open it for writing")
-        with self._looking() as connection:
-            yield connection
-            write_document(connection, OF_GALLERY, CHANGED, now())
-
-    def _ready(self) -> Any:
-        """A connection that works, for a writer with the lock."""
-        if self._connection is None or self._connection.closed:
-            connection = connect(self.place, self._read_only)
-            try:
-                enter(connection, self.place)
-                if not self._read_only:
-                    connection.execute("SET synchronous_commit = on")
-                    take_lock(connection, self.place)
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
-        return self._connection

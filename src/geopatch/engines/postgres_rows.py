@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.engines.about import About, check_encoder, upgraded_fields
+from geopatch.engines.engine import Replica
 from geopatch.engines.entry import Entries
 from geopatch.engines.packing import Row, detail_row, dump_channels, entry_row, token_row, unpack_window
 from geopatch.engines.postgres_sql import ADD_CHANNELS, INDEX, INDEX_CHANNELS, REWRITE
@@ -61,3 +62,8 @@ def insert_row(entries: Entries, n: int) -> Row:
 def scores_of(rows: list[Row]) -> npt.NDArray[np.float32]:
     """The second column."""
     return np.asarray([row[1] for row in rows], dtype=np.float32)
+
+
+def replicas_from(rows: list[Row]) -> tuple[Replica, ...]:
+    """From the columns of REPLICAS."""
+    return tuple(Replica(*row) for row in rows)

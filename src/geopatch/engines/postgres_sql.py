@@ -38,6 +38,11 @@ INSERT = (
     "INSERT INTO entry (id, record, start_s, stop_s, metadata, channels, tags, embedding, tokens, valid, patch_s, "
     "kept_window) VALUES (%s, %s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s, %s, %s)"
 )
+REPLICAS = """
+SELECT coalesce(host(client_addr), 'local') AS address, state::text AS state,
+    CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint END
+    AS lag_bytes, extract(epoch FROM replay_lag)::float8 AS lag_s FROM pg_stat_replication
+"""
 # The entry next to each of several numbers.
 NEXT_TO = """
 SELECT near.id FROM unnest(%s::bigint[]) AS wanted(n)
@@ -55,8 +60,13 @@ DOCUMENT_TABLE = (
     "PRIMARY KEY (kind, name))"
 )
 MODEL_TABLE = "CREATE TABLE IF NOT EXISTS model (checkpoint BYTEA NOT NULL)"
-SCHEMA = f"""
+ABOUT_TABLES = f"""
 CREATE TABLE about (told TEXT NOT NULL);
+{MODEL_TABLE};
+{DOCUMENT_TABLE};
+"""
+SCHEMA = f"""
+{ABOUT_TABLES}
 CREATE TABLE entry (n BIGSERIAL PRIMARY KEY, id TEXT NOT NULL UNIQUE, record TEXT NOT NULL, start_s FLOAT8 NOT NULL,
     stop_s FLOAT8 NOT NULL, metadata TEXT NOT NULL, tags JSONB NOT NULL, embedding vector NOT NULL,
     tokens BYTEA NOT NULL, valid BYTEA NOT NULL, patch_s BYTEA NOT NULL, kept_window BYTEA);
@@ -66,8 +76,6 @@ ALTER TABLE entry ALTER COLUMN kept_window SET STORAGE EXTERNAL;
 CREATE INDEX entry_tags ON entry USING gin (tags jsonb_path_ops);
 {ADD_CHANNELS};
 {INDEX_CHANNELS};
-{MODEL_TABLE};
-{DOCUMENT_TABLE};
 """
 INDEX = "CREATE INDEX IF NOT EXISTS entry_embedding ON entry USING hnsw ((embedding::vector({width})) vector_ip_ops)"
 # Galleries made before have a width there. No row is touched.
@@ -100,12 +108,37 @@ class Address:
         return f"geopatch_{self.gallery}"
 
     @property
+    def prepared(self) -> str:
+        """Where the tables stand between the giving of shards and the making of the gallery."""
+        return f"prepared_{self.gallery}"
+
+    @property
     def lock(self) -> int:
         """What stands for "is writing this gallery" among the server's locks."""
         return int.from_bytes(sha256(self.schema.encode()).digest()[:8], "big", signed=True)
 
     def __str__(self) -> str:
         return f"{_without_password(self.database)}/{self.gallery}"
+
+
+def create_tables(connection: Any, place: Address) -> None:
+    """The empty tables of a gallery; where shards were given for this place, they are there already."""
+    prepared = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (place.prepared,)).fetchall()
+    if prepared:
+        connection.execute(f"ALTER SCHEMA {place.prepared} RENAME TO {place.schema}")
+    else:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute(f"CREATE SCHEMA {place.schema}")
+    connection.execute(f"SET LOCAL search_path = {place.schema}, public")
+    if not prepared:
+        connection.execute(SCHEMA)
+
+
+def has_shards(url: str) -> bool:
+    """Whether the gallery at this address is spread over several servers."""
+    place = Address.from_url(url)
+    with one_line_errors(place), connect(place, read_only=True) as connection:
+        return bool(connection.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{place.schema}.shard",)).fetchone()[0])
 
 
 def take_lock(connection: Any, place: Address) -> None:
@@ -226,9 +259,12 @@ def condition(where: Filter | None) -> Condition:
     if isinstance(where, Equal):
         tests = [json.dumps({where.name: value}) for value in where.values]
         return " OR ".join(["tags @> %s::jsonb"] * len(tests)) or "FALSE", list(tests)
-    number = f"(tags ->> %s)::float8 {where.sign} %s"
-    values = [where.name, where.name, float(where.value)]
-    return f"CASE WHEN jsonb_typeof(tags -> %s) = 'number' THEN {number} ELSE FALSE END", values
+    return "tags @? %s::jsonpath", [f"{json_path(where.name)} ? (@ {where.sign} {float(where.value)!r})"]
+
+
+def json_path(name: str) -> str:
+    """A name of the metadata as a path: postgres_fdw ships conditions on paths, and none on text but columns."""
+    return f"$.{json.dumps(name, ensure_ascii=False)}"
 
 
 def _joined(where: All | Either) -> Condition:

@@ -48,6 +48,9 @@ class PostgresTokens:
         held = connection.execute("SELECT count(*) FROM entry").fetchone()[0]
         if held != self._rows.alive:
             self._rows.keep(_numbers(connection.execute("SELECT n FROM entry").fetchall()))
+        if held > self._rows.alive:  # of two shards that were written together, the later may be seen first
+            self._rows = None
+            self._refresh(connection, about)
 
     def _shortlist(self, connection: Any, query: Vectors, k: int, allowed: Numbers | None, ordered: bool) -> Shortlist:
         """The k entries that are most like a query's tokens (I, d), scored anew from what is stored."""

@@ -75,6 +75,9 @@ class SearchOptions:
         Say of each hit how far embeddings may drift before it leaves the top `k`.
     tempos : bool, default=False
         Search the query a little faster and slower too; each candidate keeps its best score.
+    whole : bool, default=False
+        Where a part of the gallery cannot be reached, fail; by default the rest is searched, and a note says what was
+        missing.
     windows : bool, default=True
         Whether hits bring their values.
 
@@ -104,6 +107,7 @@ class SearchOptions:
     clock: float | None = _option(None, "Share of the cosine that relative tempo has, from 0 to 1.", low=0)
     certify: bool = _option(False, "Say of each hit how far embeddings may drift before it leaves the top k.")
     tempos: bool = _option(False, "Search the query a little faster and slower too; takes three times as long.")
+    whole: bool = _option(False, "Fail where a part of the gallery cannot be reached, instead of searching the rest.")
     windows: bool = _option(True, "Let hits bring their values.")
 
     def __post_init__(self) -> None:

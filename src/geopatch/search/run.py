@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from geopatch.engines.engine import Embeddings, Shortlist
 from geopatch.engines.entry import Entries
 from geopatch.engines.filters import Where
+from geopatch.engines.partial import partial_answers
 from geopatch.errors import ConfigError, GalleryError, GeoPatchError, NotFoundError
 from geopatch.search.candidates import shortlists
 from geopatch.search.certificate import Certifier, cosine_doubt
@@ -77,7 +78,9 @@ def search_batch(
             for hits in _search_chunk(gallery, queries[start : start + CHUNK], complete, used)
         ]
 
-    return with_one_encoder(gallery, search)
+    with partial_answers(allowed=not options.whole) as missing:
+        results = with_one_encoder(gallery, search)
+    return [Hits(hits, (*hits.notes, *sorted(missing))) for hits in results] if missing else results
 
 
 def with_one_encoder(gallery: Searchable, work: Callable[[], T]) -> T:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic_core import to_json
 
+from geopatch.engines.partial import partial_answers
 from geopatch.errors import GeoPatchError
 from geopatch.gallery import Gallery
 from geopatch.search.hit import Hits
@@ -90,7 +91,8 @@ class Searcher:
 
     def _encode_group(self, queries: Sequence[str | Span | Signal]) -> list[EncodedQuery | GeoPatchError]:
         try:
-            return [*encode_queries(self.gallery, queries, None)]
+            with partial_answers():  # a stored query is there, or it is not; the search says what it missed
+                return [*encode_queries(self.gallery, queries, None)]
         except GeoPatchError as error:
             return [error] if len(queries) == 1 else [self._encode_group([query])[0] for query in queries]
 
