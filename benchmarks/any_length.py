@@ -6,6 +6,7 @@ a quarter of the window to eight windows. Recall is among as many hits as there 
 in lengths of the copy. Peers: stumpy's MASS at one and at eleven speeds, and subsequence DTW.
 
 python benchmarks/any_length.py --data ../data --source gesture --hours 1 --out results/any-length.jsonl
+python benchmarks/any_length.py --draw docs/figures/any-length --out results/any-length.jsonl
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def speech(data: Path) -> Source:
     from geopatch.data.audio import AudioConfig, read_frames
 
     config = AudioConfig()
-    voices = {one: sorted((data / "arctic" / f"cmu_us_{one}_arctic" / "wav").glob("*.wav")) for one in ("bdl", "slt")}
+    voices = {one: sorted((data / "arctic" / f"cmu_us_{one}_arctic" / "wav").glob("*.*a*")) for one in ("bdl", "slt")}
 
     def frames(path: Path) -> Values:
         return read_frames(path, config).values.astype(float)
@@ -372,11 +373,13 @@ class Row:
     start_error: float
     stop_error: float
     seconds: float
+    cpu_s: float  # what it took of a processor: others may have been at work
     copies: int
     seed: int
     windows: int
     gallery_mb: float
     indexing_s: float
+    indexing_cpu_s: float
     level_factor: float
     overlap: float
     version: str = geopatch.__version__
@@ -385,7 +388,7 @@ class Row:
 
 def measure(source: Source, arguments: argparse.Namespace, noise: float, uneven: bool, scratch: Path) -> Iterator[Row]:
     made = archive(source, arguments.hours, noise, uneven, arguments.copies, arguments.seed)
-    place, start = scratch / f"{source.name}-{noise}-{uneven}", time.perf_counter()
+    place, start, cpu = scratch / f"{source.name}-{noise}-{uneven}", time.perf_counter(), time.process_time()
     settings: dict[str, Any] = {"window_s": source.window_s, "overlap": arguments.overlap}
     if not arguments.default_levels:
         settings |= {"shortest_s": min(source.motifs) * source.window_s, "longest_s": source.longest * source.window_s}
@@ -395,15 +398,18 @@ def measure(source: Source, arguments: argparse.Namespace, noise: float, uneven:
             "windows": info.windows,
             "gallery_mb": info.bytes / 1e6,
             "indexing_s": round(indexing_s, 1),
+            "indexing_cpu_s": round(time.process_time() - cpu, 1),
         }
         assert gallery.front_end is not None
         config: dict[str, Any] = {"level_factor": front_end.LEVEL_FACTOR, "overlap": gallery.front_end.overlap}
-        gallery.search(made.queries[1.0], k=3)  # loads the model
+        by_geopatch(gallery, made.queries[1.0], 3)  # loads the model, and compiles
+        by_mass([one.window(0, 4 * made.queries[1.0].length) for one in made.signals[:1]], made.queries[1.0], 1, [1.0])
+        by_dtw([one.window(0, 4 * made.queries[1.0].length) for one in made.signals[:1]], made.queries[1.0], 1)
         for length in arguments.lengths or source.motifs:
             for method, search in methods_of(gallery, made, length, arguments).items():
-                begin = time.perf_counter()
+                begin, cpu = time.perf_counter(), time.process_time()
                 hits = search()
-                seconds = time.perf_counter() - begin
+                seconds, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
                 setting: dict[str, Any] = {
                     "source": source.name,
                     "hours": arguments.hours,
@@ -417,6 +423,7 @@ def measure(source: Source, arguments: argparse.Namespace, noise: float, uneven:
                     method=method,
                     **scores,
                     seconds=seconds,
+                    cpu_s=cpu_s,
                     copies=arguments.copies,
                     seed=arguments.seed,
                     **size,
@@ -443,7 +450,7 @@ def methods_of(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--source", choices=SOURCES, nargs="+", default=["gesture", "ecg", "speech"])
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--copies", type=int, default=20)
@@ -453,11 +460,15 @@ def main() -> None:
     parser.add_argument("--hits", type=int, help="by default as many as copies")
     parser.add_argument("--overlap", type=float)
     parser.add_argument("--factor", type=float, default=front_end.LEVEL_FACTOR, help="between two levels")
-    parser.add_argument("--default-levels", action="store_true", help="from half to twice the window")
+    parser.add_argument("--default-levels", action="store_true", help="windows of one length, as without options")
     parser.add_argument("--alone", action="store_true", help="without the peers")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="a file of JSON lines to append to")
+    parser.add_argument("--draw", type=Path, help="draw the rows that are there, and measure nothing")
     arguments = parser.parse_args()
+    if arguments.draw is not None:
+        draw(arguments.out, arguments.draw)
+        return
     front_end.LEVEL_FACTOR = arguments.factor
     for name in arguments.source:
         source = SOURCES[name](arguments.data)
@@ -468,10 +479,47 @@ def main() -> None:
                         report(row, arguments.out)
 
 
+def draw(rows: Path, stem: Path) -> None:
+    """Recall over the length of the query, a panel for each archive that the peers searched too."""
+    from geopatch.plot.canvas import FAINT, QUERY, RECORDED, RIGHT, WRONG, pyplot, save_all, tidy
+
+    styles = {"geopatch": (RIGHT, "o"), "mass, eleven speeds": (WRONG, "s"), "mass, one speed": (RECORDED, "^")}
+    styles |= {"dtw": (FAINT, "v")}
+    read = [json.loads(line) for line in rows.read_text().splitlines()]
+    cells = list(dict.fromkeys((one["source"], one["hours"], one["noise"], one["uneven"]) for one in read))
+    shown = [
+        cell
+        for cell in cells
+        if len({one["length"] for one in read if cell_of(one) == cell and "mass" in one["method"]}) > 2
+    ]
+    figure, panels = pyplot().subplots(1, len(shown), figsize=(3 * len(shown), 2.9), sharey=True, layout="constrained")
+    for cell, axes in zip(shown, panels, strict=True):
+        for method, (colour, mark) in styles.items():
+            own = sorted(
+                (one["length"], one["recall"]) for one in read if cell_of(one) == cell and one["method"] == method
+            )
+            axes.plot(*zip(*own, strict=True), color=colour, marker=mark, markersize=4, linewidth=1.2, label=method)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([0.25, 0.5, 1, 2, 4, 8], ["1/4", "1/2", "1", "2", "4", "8"])
+        axes.set_title(f"{cell[0]}, {'uneven' if cell[3] else 'even'} speed, noise {cell[2]:g}", fontsize=9)
+        axes.set_xlabel("length of the query, in windows", fontsize=9, color=QUERY)
+        axes.set_ylim(-0.03, 1.05)
+        tidy(axes)
+    panels[0].set_ylabel("recall of planted copies", fontsize=9)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=9, frameon=False
+    )
+    print(*save_all(figure, stem))
+
+
+def cell_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["source"], row["hours"], row["noise"], row["uneven"]
+
+
 def report(row: Row, out: Path | None) -> None:
     kind = f"{row.source:8} {row.hours:g} h {'uneven' if row.uneven else 'even  '} noise {row.noise:g}"
     shares = f"recall {row.recall:.2f} precision {row.precision:.2f}"
-    scores = f"{shares} start {row.start_error:.3f} stop {row.stop_error:.3f} {row.seconds:7.2f} s"
+    scores = f"{shares} start {row.start_error:.3f} stop {row.stop_error:.3f} {row.cpu_s:7.2f} s"
     print(f"{kind} length {row.length:<5g} {row.method:20} {scores}", flush=True)
     if out is not None:
         with out.open("a") as file:

@@ -2,7 +2,7 @@
 
 geopatch index mitdb --out mitdb.gallery --window-s 2
 python benchmarks/motifs.py mitdb.gallery mitdb --out results/motifs.jsonl
-python benchmarks/motifs.py mitdb.gallery mitdb --out results/motifs.jsonl --records 105 116
+python benchmarks/motifs.py mitdb.gallery mitdb --out results/motifs.jsonl --records 105 116 --minutes 10
 
 The factor is the share of windows with an annotated ectopic beat (ventricular, supraventricular or fusion) among the
 anomalies, over their share among all windows. Beside it, on the same records, stumpy's discords: windows of the same
@@ -41,13 +41,15 @@ def main() -> None:
     parser.add_argument(
         "--records", nargs="*", default=[], help="these alone, beside stumpy; without, the whole gallery"
     )
+    parser.add_argument("--minutes", type=float, default=60.0, help="of each of these records, at most")
     arguments = parser.parse_args()
     with Gallery.open(arguments.gallery, read_only=True, device="cpu") as gallery:
         ectopic = ectopic_times(arguments.data, [record.name for record in gallery.records()])
         if not arguments.records:
             write(arguments.out, whole(gallery, ectopic))
         for record in arguments.records:
-            write(arguments.out, [one_record(gallery, record, ectopic), discords(arguments.data, record, ectopic)])
+            own = one_record(gallery, record, 60 * arguments.minutes, ectopic)
+            write(arguments.out, [own, discords(arguments.data, record, 60 * arguments.minutes, ectopic)])
 
 
 def write(path: Path, rows: list[dict[str, object]]) -> None:
@@ -105,23 +107,24 @@ def whole(gallery: Gallery, ectopic: dict[str, np.ndarray]) -> list[dict[str, ob
     return rows
 
 
-def one_record(gallery: Gallery, record: str, ectopic: dict[str, np.ndarray]) -> dict[str, object]:
-    stored = gallery.embeddings({"record": record})
+def one_record(gallery: Gallery, record: str, stop_s: float, ectopic: dict[str, np.ndarray]) -> dict[str, object]:
+    where = f"record == '{record}' and stop_s <= {stop_s:g}"
+    stored = gallery.embeddings(where)
     base = share(ectopic, list(zip(stored.records, stored.start_s, stored.stop_s, strict=True)))
-    took, cpu, lone = timed(lambda: gallery.anomalies(100, where={"record": record}, windows=False))
+    took, cpu, lone = timed(lambda: gallery.anomalies(100, where=where, windows=False))
     places = [(one.place.record, one.place.start_s, one.place.stop_s) for one in lone]
-    facts = {"what": "anomalies of a record", "record": record, "windows": len(stored)}
+    facts = {"what": "anomalies of a record", "record": record, "until_s": stop_s, "windows": len(stored)}
     return {**facts, "seconds": took, "cpu_s": cpu, **factors(ectopic, places, base)}
 
 
-def discords(data: Path, record: str, ectopic: dict[str, np.ndarray]) -> dict[str, object]:
+def discords(data: Path, record: str, stop_s: float, ectopic: dict[str, np.ndarray]) -> dict[str, object]:
     """stumpy's: the places of its matrix profile that are farthest from their nearest neighbour, none overlapping."""
     import stumpy
 
     read = wfdb.rdrecord(str(data / record))
     signal = Signal(read.p_signal[:, :1], record, float(read.fs)).resampled(RATE_HZ)
     length = round(2 * RATE_HZ)
-    values = signal.values[:, 0].astype(np.float64)
+    values = signal.values[: round(stop_s * RATE_HZ), 0].astype(np.float64)
     stumpy.stump(values[: 4 * length], length)  # compiled
     took, cpu, profile = timed(lambda: stumpy.stump(values, length))
     distance = np.where(np.isfinite(profile[:, 0].astype(float)), profile[:, 0].astype(float), -1.0)
@@ -132,7 +135,7 @@ def discords(data: Path, record: str, ectopic: dict[str, np.ndarray]) -> dict[st
             free[max(start - length + 1, 0) : start + length] = False
     starts = np.arange(0, len(values) - length, length // 2) / RATE_HZ
     base = share(ectopic, [(record, start, start + 2.0) for start in starts])
-    facts = {"what": "discords of stumpy", "record": record, "windows": len(distance)}
+    facts = {"what": "discords of stumpy", "record": record, "until_s": stop_s, "windows": len(distance)}
     return {**facts, "seconds": took, "cpu_s": cpu, **factors(ectopic, places, base)}
 
 

@@ -10,6 +10,11 @@ to 1.25 and with noise of .2 of the spread, are put into the streams at random p
 a false alarm; those at annotated ventricular beats are counted apart, for these patients have beats of that kind, too.
 
 load: a server with five watches, and streams of 250 Hz that send half a second at a time, as a sensor would.
+
+picture: one record replayed with a watch for its first ventricular beat, whose threshold is set on the other records of
+a gallery; drawn are the alarms beside the annotated beats.
+
+python benchmarks/watching.py picture mitdb --gallery mitdb.gallery --record 202 --out docs/figures/alarms
 """
 
 from __future__ import annotations
@@ -33,10 +38,13 @@ import wfdb
 from geopatch.data.recording import WindowConfig
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
+from geopatch.plot.canvas import FAINT, QUERY, RIGHT, WRONG, pyplot, save_all, tidy, unit
 from geopatch.search import Span
 from geopatch.signal import Signal
 from geopatch.version import __version__
 from geopatch.watching import Watch, Watcher
+from geopatch.watching.levels import StreamLevel
+from geopatch.watching.watcher import Alarm
 
 RATE_HZ, WINDOW_S = 128.0, 2.0
 MINUTES = 8.0  # of each record in the gallery
@@ -48,7 +56,7 @@ TOKEN = "w" * 20
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("replay", "load"))
+    parser.add_argument("what", choices=("replay", "load", "picture"))
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--fold", type=int, default=0)
     parser.add_argument("--per-hour", type=float, default=1.0)
@@ -56,7 +64,12 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--gallery", help="to draw with, of recordings of the data")
+    parser.add_argument("--record", default="202", help="to draw")
     arguments = parser.parse_args()
+    if arguments.what == "picture":
+        picture(arguments)
+        return
     rows = replay(arguments) if arguments.what == "replay" else [load(arguments)]
     with arguments.out.open("a") as file:
         for row in rows:
@@ -289,6 +302,73 @@ async def event_latencies(client: httpx.AsyncClient) -> list[float]:
         lines = [line for line in text.splitlines() if line.startswith("data: ")]
         latencies += [json.loads(line.removeprefix("data: "))["latency_ms"] for line in lines]
     return latencies
+
+
+def picture(arguments: argparse.Namespace) -> None:
+    name, start_s = arguments.record, float(ventricular(arguments.data, arguments.record)[0]) - 1
+    with Gallery.open(arguments.gallery, read_only=True, device="cpu") as gallery:
+        assert gallery.model is not None
+        rate_hz, others = float(gallery.about.clock_hz), f"record != '{name}'"
+        watch = Watch.create(gallery, Span(name, start_s, start_s + 2), arguments.per_hour, where=others)
+        record = wfdb.rdrecord(str(arguments.data / name))
+        signal = Signal(record.p_signal, name, float(record.fs), tuple(record.sig_name)).resampled(rate_hz)
+        watcher = Watcher(gallery.model, {"beat": watch})
+        opened = watcher.open(name, signal.values.shape[1], rate_hz, signal.channels)
+        ends, excess = list[int](), list[float]()
+        level = watch.level()
+
+        def noted(stops: np.ndarray, near: np.ndarray) -> np.ndarray:
+            above = StreamLevel.excess(level, stops, near)
+            ends.extend(stops.tolist())
+            excess.extend(above.tolist())
+            return above
+
+        level.excess = noted  # type: ignore[method-assign]
+        watcher._picker(opened, "beat")
+        opened.levels["beat"] = level
+        step = int(CHUNK_S * rate_hz)
+        parts = [signal.values[at : at + step] for at in range(0, signal.length, step)]
+        alarms = [one for part in parts for one in watcher.push(name, part)] + watcher.end(name)
+    figure = drawn(
+        signal, np.asarray(ends) / rate_hz, np.asarray(excess), watch, alarms, ventricular(arguments.data, name)
+    )
+    print(*save_all(figure, arguments.out), [round(one.start_s, 1) for one in alarms])
+
+
+def drawn(
+    signal: Signal, times: np.ndarray, excess: np.ndarray, watch: Watch, alarms: list[Alarm], beats: np.ndarray
+) -> Any:
+    """Above, how far all windows stand out, the threshold and the alarms; below, the signal round some of them."""
+    plt = pyplot()
+    figure = plt.figure(figsize=(9.5, 5.2), layout="constrained")
+    rows = figure.add_gridspec(2, 3, height_ratios=(1.25, 1))
+    whole = figure.add_subplot(rows[0, :])
+    whole.plot(times / 60, np.maximum(excess, -1.5), color=FAINT, linewidth=0.6)
+    whole.axhline(watch.excess, color=QUERY, linewidth=0.8, linestyle="--")
+    whole.text(times[-1] / 60, watch.excess, f" {watch.false_alarms_per_hour:g} an hour", va="center", fontsize=8)
+    right = [bool(np.any((beats > one.start_s) & (beats < one.stop_s))) for one in alarms]
+    for kind, colour, label in ((True, RIGHT, "alarm at an annotated beat"), (False, WRONG, "alarm elsewhere")):
+        some = [one for one, true in zip(alarms, right, strict=True) if true == kind]
+        places = [one.grid_stop_s / 60 for one in some]
+        whole.plot(
+            places, [one.match.excess for one in some], "o", color=colour, markersize=4, label=f"{len(some)} {label}"
+        )
+    whole.plot(
+        beats / 60, np.full(len(beats), -1.9), "|", color=QUERY, markersize=9, label=f"{len(beats)} annotated beats"
+    )
+    whole.set(xlabel="minutes of the stream", ylabel="excess over the stream's level", xlim=(0, times[-1] / 60))
+    whole.legend(fontsize=8, frameon=False, loc="upper left", ncols=3, bbox_to_anchor=(0, 1.16))
+    tidy(whole)
+    chosen = [one for one, true in zip(alarms, right, strict=True) if true][1::3][:3]
+    for column, one in enumerate(chosen):
+        axes, first = figure.add_subplot(rows[1, column]), max(one.start_s - 2.0, 0.0)
+        part = signal.window(round(first * signal.clock_hz), round((one.stop_s + 2.0) * signal.clock_hz))
+        axes.plot(first + np.arange(part.length) / part.clock_hz, part.values[:, 0], color=QUERY, linewidth=0.8)
+        axes.axvspan(one.start_s, one.stop_s, color=RIGHT, alpha=0.18, linewidth=0)
+        axes.set(xlabel="seconds", ylabel=unit(part).removesuffix(", centred") if column == 0 else "")
+        axes.set_title(f"{one.false_alarms_per_hour:.1g} false alarms an hour", fontsize=8)
+        tidy(axes)
+    return figure
 
 
 def cpu_s() -> float:

@@ -14,9 +14,10 @@ from geopatch.errors import ConfigError, GalleryError, SignalError
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
 from geopatch.search import Span
+from geopatch.search.levels import nearness
 from geopatch.signal import Signal
 from geopatch.watching import AlarmRate, Watch, Watcher
-from geopatch.watching.levels import PRIOR, QUANTILE, StreamLevel, nearness, prior_of, score_at
+from geopatch.watching.levels import PRIOR, QUANTILE, StreamLevel, prior_of, score_at
 from geopatch.watching.picking import Picker, peaks
 from geopatch.watching.samples import Samples
 from geopatch.watching.scores import WindowEncoder

@@ -21,7 +21,7 @@ from geopatch.search.explain import Tokens
 from geopatch.search.hit import Evidence, Hit
 from geopatch.search.levels import OVERLAPPING, SPEEDS, Levels, Place, own_place, shared
 from geopatch.search.options import SearchOptions
-from geopatch.search.placing import place_near
+from geopatch.search.placing import evidence, place_near
 from geopatch.search.query import EncodedQuery, Searchable
 from geopatch.search.ranking import Placed, Ranking
 from geopatch.signal import Signal
@@ -132,7 +132,7 @@ def chain_hits(
         span, ranking = _span(chain, part_s, len(rankings)), rankings[chain.best.part]
         window = ranking.entries.ids[int(ranking.rows[chain.best.row])]
         fitted.append(FittedChain(chain, score, likely, span, place_near(gallery, query.window, span, window)))
-    fitted.sort(key=lambda one: -(one.score / options.ranking.steepness + (one.placed.fit or 0.0)))
+    fitted.sort(key=lambda one: -float(evidence(one.score / options.ranking.steepness, one.placed.fit or 0.0)))
     own, kept = own_place(query), list[FittedChain]()
     taken = [own] if own is not None and not options.overlapping else []
     for one in fitted:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from geopatch.engines.engine import Shortlist
 from geopatch.errors import ConfigError
@@ -26,6 +27,8 @@ SHORT, TOO_SHORT = 0.7, 0.5  # of the shortest window
 WINDOWS_OF_A_PLACE = 8  # candidates that are read for each place wanted, at first
 GROWTH = 4  # of their number, where that was not enough
 MOST_CANDIDATES = 20_000
+MOST_CROWDING = 16.0
+CLOSEST = 1e-9
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,13 @@ class Levels:
         low, high = duration_s / SPEEDS[1] / SLACK, duration_s / SPEEDS[0] * SLACK
         return min(low, 0.999 * nearest), max(high, 1.001 * nearest)
 
+    def crowding(self, duration_s: float) -> float:
+        """How many times more places there are to tell a query from than one as long as the middle windows has.
+
+        A short piece is like many others, and comes in more places.
+        """
+        return min(max(self.middle_s / duration_s, 1.0) ** 2, MOST_CROWDING)
+
     def check(self, duration_s: float) -> tuple[str, ...]:
         """Refuse a query that is far too short for windows of several lengths; what to say of one that is short."""
         shortest = self.lengths_s[0]
@@ -52,6 +62,14 @@ class Levels:
                 f"the query lasts {duration_s:.3g} s, the shortest windows of this gallery {shortest:.3g} s; {remedy}"
             )
         return (f"the query lasts {duration_s:.3g} s, the shortest windows {shortest:.3g} s: {remedy}",)
+
+
+def nearness(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """-log(1 - s²): grows with a score of at most 1, the faster the nearer to 1; what is below 0 is 0."""
+    near: npt.NDArray[np.float64] = -np.log(
+        np.maximum(1 - np.maximum(np.asarray(scores, dtype=np.float64), 0.0) ** 2, CLOSEST)
+    )
+    return near
 
 
 def duration_of(query: EncodedQuery) -> float:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
+from geopatch.arrays import Values
 from geopatch.errors import NotFoundError
-from geopatch.search.levels import OVERLAPPING, Place, own_place, shared
+from geopatch.search.levels import OVERLAPPING, Levels, Place, duration_of, nearness, own_place, shared
 from geopatch.search.options import SearchOptions
 from geopatch.search.query import EncodedQuery, Searchable
 from geopatch.search.ranking import Placed, Ranking
@@ -16,6 +18,7 @@ from geopatch.search.refine import SHIFT, SIDE, RoughFit, rough_fit
 from geopatch.search.surroundings import Wanted, surroundings
 from geopatch.signal import Signal
 
+FIT_WEIGHT = 0.5  # of the fit beside the score
 MARGIN = SHIFT + (SIDE - 1) / 2  # of a window's length, read on either side of it
 
 
@@ -37,15 +40,14 @@ class HitPlacer:
     overlapping: bool = False  # whether hits may overlap each other and the query
 
     @classmethod
-    def of(cls, gallery: Searchable, ranking: Ranking, options: SearchOptions) -> tuple[HitPlacer, Ranking]:
-        """For the candidates of a ranking; and the ranking by score and fit together.
-
-        The score tells what is alike at any tempo. The fit is the sharper of the two where a query is short and many
-        windows are about as near to it.
-        """
+    def of(
+        cls, gallery: Searchable, ranking: Ranking, options: SearchOptions, levels: Levels
+    ) -> tuple[HitPlacer, Ranking]:
+        """For the candidates of a ranking; and the ranking by score and fit together."""
         candidates = _candidates(gallery, ranking)
-        fits = np.asarray([-1.0 if one.rough is None else one.rough.fit.correlation for one in candidates])
-        order = np.argsort(-(ranking.score / options.ranking.steepness + fits), kind="stable")
+        fits = [0.0 if one.rough is None else one.rough.fit.correlation for one in candidates]
+        crowding = levels.crowding(duration_of(ranking.query))
+        order = np.argsort(-evidence(ranking.score / options.ranking.steepness, fits, crowding), kind="stable")
         placer = cls(ranking.query, [candidates[n] for n in order], options.overlapping)
         return placer, ranking.taken(order)
 
@@ -64,6 +66,15 @@ class HitPlacer:
         return all(shared(_span(placed), other) <= OVERLAPPING for other in (taken if own is None else [own, *taken]))
 
 
+def evidence(scores: npt.ArrayLike, fits: npt.ArrayLike, crowding: float = 1.0) -> npt.NDArray[np.float64]:
+    """What speaks for places of these scores, of 1 at most, and fits.
+
+    The score tells what is alike at any tempo. The fit is the sharper of the two where a query is short and many
+    windows are about as near to it.
+    """
+    return nearness(scores) + FIT_WEIGHT * crowding * nearness(fits)
+
+
 def _candidates(gallery: Searchable, ranking: Ranking) -> list[Candidate]:
     entries, rows, query, front = ranking.entries, ranking.rows.tolist(), ranking.query.window, gallery.front_end
     grid = [(entries.records[row], float(entries.start_s[row]), float(entries.stop_s[row])) for row in rows]
@@ -74,15 +85,16 @@ def _candidates(gallery: Searchable, ranking: Ranking) -> list[Candidate]:
         around = surroundings(gallery, wanted, front)
     except NotFoundError:  # a writer beside us removed one of them
         return [Candidate(place) for place in grid]
-    return [_fitted(query, place, one) for place, one in zip(grid, around, strict=True)]
+    bridged = query.bridged()
+    return [_fitted(bridged, place, one) for place, one in zip(grid, around, strict=True)]
 
 
-def _fitted(query: Signal, place: Place, around: Signal | None) -> Candidate:
-    if around is None or around.values.shape[1] != query.values.shape[1]:
+def _fitted(query: Values, place: Place, around: Signal | None) -> Candidate:
+    if around is None or around.values.shape[1] != query.shape[1]:
         return Candidate(place)
     first, clock_hz = round(around.start_s * around.clock_hz), around.clock_hz
     window = round(place[1] * clock_hz) - first, round(place[2] * clock_hz) - first
-    return Candidate(place, around, rough_fit(query.bridged(), around.bridged(), window))
+    return Candidate(place, around, rough_fit(query, around.bridged(), window))
 
 
 def place_near(gallery: Searchable, query: Signal, place: Place, window: str) -> Placed:
@@ -93,7 +105,7 @@ def place_near(gallery: Searchable, query: Signal, place: Place, window: str) ->
         around = surroundings(gallery, [Wanted(window, place, _widened(place))], front)[0]
     except NotFoundError:
         return Placed(*place)
-    placed = refined(query, _fitted(query, place, around))
+    placed = refined(query, _fitted(query.bridged(), place, around))
     if around is None:
         return placed
     first, last = (round((edge - around.start_s) * around.clock_hz) for edge in place[1:])

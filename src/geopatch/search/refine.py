@@ -24,6 +24,8 @@ END = 0.34  # of the query, fitted by itself at either end
 LEAST_END = 16  # samples of an end
 LIVELY = 0.3  # of the variance of the query, that an end has at least: what is flat fits anywhere
 BETTER, MUCH = 0.85, 0.01  # of what an end lacks to a correlation of 1, left where it is moved; what is gained at least
+MORE = 1e-9  # by which another length must fit better
+MOST_PRODUCTS = 4_000_000  # from which on transforms are faster
 EPSILON = 1e-12
 
 
@@ -127,11 +129,21 @@ def _end(query: Values, around: Values, window: tuple[int, int], every: int) -> 
 
 def _best(query: Values, around: Values, lengths: list[int], middle: float, room: float) -> Fit | None:
     """The best of all places and of these lengths whose middle is at most so far from another."""
-    from scipy.fft import irfft, next_fast_len, rfft  # a search by a stored id does without
-
     lengths = [length for length in lengths if length <= len(around)]
     if not lengths:
         return None
+    if sum(lengths) * (2 * room + 1) * around.shape[1] > MOST_PRODUCTS:
+        return _best_by_transforms(query, around, lengths, middle, room)
+    from geopatch.search.fit_loop import best_place  # numba: a search by a stored id does without
+
+    start, length, correlation = best_place(query, around, np.asarray(lengths), middle, room, MORE)
+    return Fit(start, start + length, correlation) if length else None
+
+
+def _best_by_transforms(query: Values, around: Values, lengths: list[int], middle: float, room: float) -> Fit | None:
+    """The same where there are many places."""
+    from scipy.fft import irfft, next_fast_len, rfft
+
     size = next_fast_len(len(around) + max(lengths), real=True)
     stretched, power = _stretched(query, lengths, size)
     spectrum = rfft(around.T, size)
@@ -150,7 +162,7 @@ def _best(query: Values, around: Values, lengths: list[int], middle: float, room
         own = np.maximum(inside - (level**2).sum(1) / length, 0.0)
         correlation = product[row, at] / np.sqrt(np.maximum(own * power[row], EPSILON))
         place = int(correlation.argmax())
-        if best is None or correlation[place] > best.correlation + 1e-9:
+        if best is None or correlation[place] > best.correlation + MORE:
             best = Fit(low + place, low + place + length, float(correlation[place]))
     return best
 

@@ -44,7 +44,6 @@ CHUNK = 32  # queries whose candidates are in memory together
 MAX_RETRIES = 2  # a writer beside us may remove an entry between the shortlist and its reading
 REFIT_RETRIES = 20  # a gallery may be refitted in the midst of a search, and again in the midst of the next try
 PLACES, MOST_PLACES = 4, 150  # that are fitted for each hit wanted, and besides all of them at most
-MOST_SHORTNESS = 4.0  # queries in a window of the middle length, from which on no more places are fitted
 T = TypeVar("T")
 
 
@@ -138,7 +137,7 @@ def _search_windows(
     for ranking, near in zip(rankings.rankings, rankings.near, strict=True):
         placer = None
         if levels is not None:
-            placer, ranking = HitPlacer.of(gallery, ranking, options)
+            placer, ranking = HitPlacer.of(gallery, ranking, options, levels)
         certify = _certify(ranking, near, options, gallery.info().indexed, levels) if options.certify else None
         chances = None if rankings.chance is None else rankings.chance.of(ranking.score)
         results.append(hits_of(ranking, options, certify, rankings.encoder, chances, placer))
@@ -149,9 +148,8 @@ def _search_windows(
 
 def _places(queries: Sequence[EncodedQuery], options: SearchOptions, levels: Levels) -> int:
     """How many places are fitted: the shorter a query, the more there are that it must be told from."""
-    shortness = max(levels.middle_s / duration_of(query) for query in queries)
     places = max(options.depth, min(PLACES * options.k, options.k + MOST_PLACES))
-    return round(places * min(max(shortness, 1.0), MOST_SHORTNESS))
+    return round(places * max(levels.crowding(duration_of(query)) for query in queries))
 
 
 def _search_parts(

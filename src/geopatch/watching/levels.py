@@ -22,13 +22,6 @@ BIN, BINS = 0.02, 400  # of nearness
 PRIOR = 60  # windows of the gallery that a stream begins with
 MOST = 8_192  # windows that are remembered; then the older ones begin to count less
 BLOCK_STRIDES = 32
-CLOSEST = 1e-9
-
-
-def nearness(scores: npt.ArrayLike) -> Floats:
-    """-log(1 - s²): grows with the score; what is no nearer than nothing is 0."""
-    near: Floats = -np.log(np.maximum(1 - np.maximum(np.asarray(scores, dtype=np.float64), 0.0) ** 2, CLOSEST))
-    return near
 
 
 def score_at(near: float) -> float:

@@ -12,11 +12,12 @@ import numpy.typing as npt
 from geopatch.engines.filters import Where
 from geopatch.errors import ConfigError, GalleryError
 from geopatch.gallery import Gallery
+from geopatch.search.levels import nearness
 from geopatch.search.query import Query, encode_queries
 from geopatch.signal import Signal, are_bands
 from geopatch.watching.alarms import AlarmRate
 from geopatch.watching.background import background
-from geopatch.watching.levels import BLOCK_STRIDES, QUANTILE, StreamLevel, nearness, prior_of, score_at
+from geopatch.watching.levels import BLOCK_STRIDES, QUANTILE, StreamLevel, prior_of, score_at
 from geopatch.watching.picking import HOLD, best_of_ends, peaks
 from geopatch.watching.scores import WindowEncoder, ends_between
 

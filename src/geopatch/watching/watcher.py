@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from geopatch.errors import SignalError
+from geopatch.search.levels import nearness
 from geopatch.signal import Signal
-from geopatch.watching.levels import StreamLevel, nearness
+from geopatch.watching.levels import StreamLevel
 from geopatch.watching.picking import Picker, StreamMatch
 from geopatch.watching.samples import Samples
 from geopatch.watching.scores import WindowEncoder, ends_between
