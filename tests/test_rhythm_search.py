@@ -143,6 +143,18 @@ def test_labels_that_rhythm_tells_choose_it() -> None:
     assert "rhythm chosen by" in _card(fitted)
 
 
+@pytest.mark.parametrize(
+    ("recall", "chosen"),
+    [
+        ({"none": 0.5, "0.1 all": 0.505}, "none"),
+        ({"none": 0.5, "0.1 all": 0.6, "0.8 all": 0.605}, "0.1 all"),
+        ({"none": 0.5, "0.1 all": 0.6, "0.4 all": 0.62, "0.8 relative": 0.625}, "0.4 all"),
+    ],
+)
+def test_more_must_find_more(recall: dict[str, float], chosen: str) -> None:
+    assert rhythm_choice._helpful(recall) == chosen
+
+
 def _card(model: GeoPatch) -> str:
     from geopatch.model.checkpoint import _card_text
 

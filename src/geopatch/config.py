@@ -19,7 +19,7 @@ DESCRIPTORS: dict[str, int] = {  # name -> columns it takes
     "length": 1,
     "global": 2,
 }
-TEMPO_COLUMNS = 3  # of the descriptor "tempo", which `fit` adds where relative tempo counts
+TEMPO_COLUMNS = 3  # of the descriptor "tempo"
 RHYTHM = (  # relative tempo: names of its columns, see `rhythm`; the last two are in units of time
     *("shortest", "longest", "fall", "rise", "spread", "change", "alternation"),
     *("tempo", "surroundings"),

@@ -1,9 +1,11 @@
 """What relative tempo counts for, chosen by searches inside the training windows.
 
-With labels, windows of groups (patients, devices, or else records) that were left out must find their like; relative
-tempo counts for what finds most of them. Without labels, a view of a window must find that window, its anchors moved as
-the view moves it: relative tempo counts for little where such searches bear it, so that a search can weigh it more.
-Where it only costs, it is left out, and the encoder is the one that there would be without it.
+With labels, windows of groups (patients, devices, or else records) that trained nothing must find their like among
+others that trained nothing; relative tempo counts for what finds most of them. Groups count alike within a class, so
+that no patient outweighs the others; of shares that find as many, the least, so that a query on another clock is found
+too. Without labels, a view of a window must find that window, its anchors moved as the view moves it: relative tempo
+counts for little where such searches bear it, so that a search can weigh it more. Where it only costs, it is left out,
+and the encoder is the one that there would be without it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import torch
 from torch import Tensor
 
 from geopatch.arrays import Anchors
-from geopatch.config import DESCRIPTORS, RHYTHM, ModelConfig, TrainConfig
+from geopatch.config import RHYTHM, ModelConfig, TrainConfig
 from geopatch.kernels.fitting import Views, evened, from_prior
 from geopatch.model.encoder import Encoder
 from geopatch.model.rhythm_columns import RhythmColumns
@@ -25,7 +27,7 @@ from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.rhythm import LEVEL, rhythm
 from geopatch.train.closed_form import fit_kernels
 from geopatch.train.fit import fitting_config
-from geopatch.train.folds import CANDIDATES, QUERIES, TRAIN_WINDOWS, class_mean, group_folds
+from geopatch.train.folds import CANDIDATES, QUERIES, TRAIN_WINDOWS, group_mean, unseen_folds
 from geopatch.views import MildClock
 
 COLUMNS = {
@@ -33,9 +35,9 @@ COLUMNS = {
     "all": RHYTHM,
     "tempo": ("tempo",),
 }
-SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 NONE = "none"
-LEAST_GAIN = 0.01  # in R@1, for relative tempo to count where there are labels
+LEAST_GAIN = 0.01  # in R@1, for relative tempo to count where there are labels, and for more of it to count
 LARGEST_LOSS = 0.01  # in R@1, that it may cost where there are none
 VIEWS = 4_000  # of a fit: it only has to compare
 
@@ -55,16 +57,14 @@ class RhythmChoice:
     recall: dict[str, float]
 
     def applied(self, model: ModelConfig) -> ModelConfig:
-        """The config with what was chosen, and a descriptor of it; the same where relative tempo does not help."""
+        """The config with what was chosen; the same where relative tempo does not help."""
         if not self.columns:
             return model
-        conditioned = model.is_trained and model.fuse != "none" and model.descriptors == tuple(DESCRIPTORS)
-        descriptors = (*model.descriptors, "tempo") if conditioned else model.descriptors
-        return replace(model, clock_share=self.share, rhythm=self.columns, descriptors=descriptors)
+        return replace(model, clock_share=self.share, rhythm=self.columns)
 
     def as_dict(self) -> dict[str, Any]:
         """As a model card has it."""
-        by = "leave-groups-out, R@1 with the fixed kernels, mean over classes"
+        by = "searches among groups that trained nothing, R@1 with the fixed kernels, mean over groups and classes"
         recall = {name: round(value, 4) for name, value in self.recall.items()}
         return {
             "chosen": f"{self.share:g} of {', '.join(self.columns)}" if self.columns else NONE,
@@ -83,21 +83,26 @@ class _Search:
     """Queries and candidates of one fit: cosines by kernels (Q, N), relative tempo, and which are right."""
 
     cosine: Tensor  # (Q, N) -inf where a candidate does not count
-    rhythm: Tensor  # (M, W) of the windows that fitted
+    rhythm: Tensor  # (M, W) of windows that the groups of these searches have no part in
     query_rhythm: Tensor  # (Q, W)
     candidate_rhythm: Tensor  # (N, W)
     right: Tensor  # (Q, N)
     labels: Tensor  # (Q,)
+    groups: Tensor  # (Q,)
     across: bool
 
-    def hits(self, columns: tuple[str, ...], share: float) -> Tensor:
-        """Whether the first candidate of each query is right (Q,)."""
-        score = self.cosine
-        if columns:
-            own = RhythmColumns(ModelConfig(rhythm=columns, clock_share=share))
-            own.learn([self.rhythm])
-            score = (1 - share) * score + share * own(self.query_rhythm) @ own(self.candidate_rhythm).mT
-        return self.right.gather(1, score.argmax(1, keepdim=True)).squeeze(1)
+    def hits(self, name: str, shares: Sequence[float]) -> list[Tensor]:
+        """Whether the first candidate of each query is right (Q,), with each share of these columns."""
+        rhythm = self._rhythm_cosine(name)
+        scores = [(1 - share) * self.cosine + share * rhythm for share in shares]
+        return [self.right.gather(1, score.argmax(1, keepdim=True)).squeeze(1) for score in scores]
+
+    def _rhythm_cosine(self, name: str) -> Tensor:
+        if name == NONE:
+            return torch.zeros(())
+        own = RhythmColumns(ModelConfig(rhythm=COLUMNS[name], clock_share=0.5))
+        own.learn([self.rhythm])
+        return own(self.query_rhythm) @ own(self.candidate_rhythm).mT
 
 
 def choose_rhythm(
@@ -150,19 +155,30 @@ def choose_rhythm(
             report(seen)
     if not done:
         return None
-    recall = {NONE: _recall(done, (), 0.0)}
-    recall |= {f"{share:g} {name}": _recall(done, COLUMNS[name], share) for share in SHARES for name in COLUMNS}
+    recall = {NONE: _recalls(done, NONE, (0.0,))[0]}
+    for name in COLUMNS:
+        recall |= {f"{share:g} {name}": one for share, one in zip(SHARES, _recalls(done, name, SHARES), strict=True)}
     best = _helpful(recall) if labels is not None else _harmless(recall)
     share, _, name = best.partition(" ")
-    queries = sum(len(search.labels) for search in done)
     columns, weight = ((), 0.0) if best == NONE else (COLUMNS[name], float(share))
-    return RhythmChoice(columns, weight, len(groups.unique()), queries, labels is not None, done[0].across, recall)
+    searched = {"queries": sum(len(search.labels) for search in done), "across_groups": done[0].across}
+    return RhythmChoice(
+        columns,
+        weight,
+        len(groups.unique()),
+        labelled=labels is not None,
+        recall=recall,
+        **searched,
+    )
 
 
 def _helpful(recall: dict[str, float]) -> str:
-    """What finds most, where that is clearly more than without relative tempo."""
-    best = max(recall, key=lambda name: recall[name])  # of equal ones the first
-    return best if recall[best] >= recall[NONE] + LEAST_GAIN else NONE
+    """What finds most, or as many with a lesser share, where that is clearly more than without relative tempo."""
+    best = max(recall.values())
+    if best < recall[NONE] + LEAST_GAIN:
+        return NONE
+    enough = [name for name in recall if name != NONE and recall[name] >= best - LEAST_GAIN]
+    return min(enough, key=lambda name: (float(name.partition(" ")[0]), -recall[name]))
 
 
 def _harmless(recall: dict[str, float]) -> str:
@@ -171,9 +187,10 @@ def _harmless(recall: dict[str, float]) -> str:
     return least if recall[least] >= recall[NONE] - LARGEST_LOSS else NONE
 
 
-def _recall(searches: Sequence[_Search], columns: tuple[str, ...], share: float) -> float:
-    hits = torch.cat([search.hits(columns, share) for search in searches])
-    return class_mean(hits, torch.cat([search.labels for search in searches]))
+def _recalls(searches: Sequence[_Search], name: str, shares: Sequence[float]) -> list[float]:
+    labels, groups = (torch.cat([getattr(one, name) for one in searches]) for name in ("labels", "groups"))
+    hits = zip(*(search.hits(name, shares) for search in searches), strict=True)
+    return [group_mean(torch.cat(of_share), labels, groups) for of_share in hits]
 
 
 @torch.inference_mode()
@@ -186,15 +203,16 @@ def _by_groups(
     seed: int,
     device: torch.device | str,
 ) -> Iterator[_Search]:
-    for fold in group_folds(labels, groups, seed, balanced=True):
+    every = torch.cat([_rhythm(part) for part in windows.parts()])
+    for fold in unseen_folds(labels, groups, seed):
         seen = windows.rows(fold.train)
         encoder = _fitted(seen, labels[fold.train].unique(return_inverse=True)[1], config, train, seed, device)
         queries, candidates = windows.rows(fold.queries), windows.rows(fold.candidates)
         cosine = (_embedded(encoder, queries) @ _embedded(encoder, candidates).mT).masked_fill(
             ~fold.allowed, -torch.inf
         )
-        known = _rhythm(seen), _rhythm(queries), _rhythm(candidates)
-        yield _Search(cosine, *known, fold.right, labels[fold.queries], fold.across)
+        known = every[fold.fitting], every[fold.queries], every[fold.candidates]
+        yield _Search(cosine, *known, fold.right, labels[fold.queries], groups[fold.queries], fold.across)
 
 
 @torch.inference_mode()
@@ -224,7 +242,8 @@ def _by_views(
     ]
     own = torch.from_numpy(rhythm(moved, lengths, windows.surroundings)).float()
     right = torch.arange(len(asking))[:, None] == torch.arange(len(candidates))
-    yield _Search(cosine, _rhythm(seen), own, _rhythm(among), right, torch.zeros(len(asking)), across=False)
+    alike = torch.zeros(len(asking))
+    yield _Search(cosine, _rhythm(seen), own, _rhythm(among), right, alike, alike, across=False)
 
 
 def _moved(anchors: Anchors, times: Anchors, length: int) -> Anchors:
