@@ -365,3 +365,21 @@ def test_what_cannot_be_is_said_in_one_line(cluster: Cluster, place: str) -> Non
         remove_shard(place, "s9")
     with pytest.raises(StorageError, match="cannot be reached"):
         add_shards(place, ["postgresql://geopatch@127.0.0.1:1/postgres"])
+
+
+def test_the_metrics_of_a_server_name_each_shard(filled: tuple[Gallery, Entries], cluster: Cluster, place: str) -> None:
+    pytest.importorskip("prometheus_client")
+    from geopatch.server.metrics import Metrics
+
+    metrics = Metrics()
+    with Gallery.open(place, read_only=True) as reader:
+        metrics.watch_shards(lambda: reader.info().shards)
+        windows = [shard.windows for shard in reader.info().shards]
+        text = metrics.text().decode()
+        for n, count in enumerate(windows, start=1):
+            assert f'geopatch_shard_windows{{shard="s{n}"}} {count:.1f}' in text
+            assert f'geopatch_shard_answers{{shard="s{n}"}} 1.0' in text
+        cluster.shards[0].kill()
+        text = metrics.text().decode()
+        assert 'geopatch_shard_answers{shard="s1"} 0.0' in text
+        assert 'geopatch_shard_answers{shard="s2"} 1.0' in text
