@@ -18,7 +18,7 @@ from servers import Cluster, PostgresServer, running_cluster, running_server
 from geopatch.engines import Entries, as_filter, postgres_shard_session, postgres_shards
 from geopatch.engines.packing import Row
 from geopatch.engines.postgres_moving import add_shards, balanced, remove_shard
-from geopatch.engines.postgres_shard_sql import BUCKETS, ShardedConnection, bucket_of, shard_fields
+from geopatch.engines.postgres_shard_sql import BUCKETS, NAMES, ShardedConnection, bucket_of, shard_fields
 from geopatch.engines.postgres_shards import Sharded
 from geopatch.errors import ExistsError, GalleryError, NotFoundError, StorageError
 from geopatch.gallery import Gallery
@@ -271,7 +271,7 @@ def test_a_move_that_stops_half_way_is_taken_up(filled: tuple[Gallery, Entries],
     with moving._alone(engine) as connection:
         moving._change(connection, "s2", hide=buckets)
     with engine.changing() as connection:
-        query = f"INSERT INTO entry_s2_w ({moving.NAMES}) SELECT {moving.NAMES} FROM entry_s1_w WHERE bucket = ANY(%s)"
+        query = f"INSERT INTO entry_s2_w ({NAMES}) SELECT {NAMES} FROM entry_s1_w WHERE bucket = ANY(%s)"
         assert connection.execute(query, (buckets,)).rowcount > 3
     assert len(gallery) == len(IDS)
     assert agrees(gallery.shortlist(QUERIES[:1], 300)[0], naive_shortlist(entries, QUERIES[0], 300, None))
@@ -365,3 +365,21 @@ def test_what_cannot_be_is_said_in_one_line(cluster: Cluster, place: str) -> Non
         remove_shard(place, "s9")
     with pytest.raises(StorageError, match="cannot be reached"):
         add_shards(place, ["postgresql://geopatch@127.0.0.1:1/postgres"])
+
+
+def test_the_metrics_of_a_server_name_each_shard(filled: tuple[Gallery, Entries], cluster: Cluster, place: str) -> None:
+    pytest.importorskip("prometheus_client")
+    from geopatch.server.metrics import Metrics
+
+    metrics = Metrics()
+    with Gallery.open(place, read_only=True) as reader:
+        metrics.watch_shards(lambda: reader.info().shards)
+        windows = [shard.windows for shard in reader.info().shards]
+        text = metrics.text().decode()
+        for n, count in enumerate(windows, start=1):
+            assert f'geopatch_shard_windows{{shard="s{n}"}} {count:.1f}' in text
+            assert f'geopatch_shard_answers{{shard="s{n}"}} 1.0' in text
+        cluster.shards[0].kill()
+        text = metrics.text().decode()
+        assert 'geopatch_shard_answers{shard="s1"} 0.0' in text
+        assert 'geopatch_shard_answers{shard="s2"} 1.0' in text

@@ -12,6 +12,7 @@ from geopatch.engines.packing import Row
 from geopatch.engines.postgres_sql import Address, connect, enter, one_line_errors, take_lock, write_document
 from geopatch.errors import GalleryError
 
+IDLE = 0  # libpq's number for a connection outside a transaction
 T = TypeVar("T")
 
 
@@ -62,8 +63,13 @@ class PostgresSession:
     def _looking(self) -> Iterator[Any]:
         with self._lock, one_line_errors(self.place):
             connection = self._ready()
-            with connection.transaction():
-                yield connection
+            within = in_transaction(connection)
+            try:
+                with connection.transaction():
+                    yield connection
+            finally:
+                if not within and in_transaction(connection):  # its commit failed: a shard was lost before it
+                    connection.rollback()
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:
@@ -88,3 +94,7 @@ class PostgresSession:
                 raise
             self._connection = connection
         return self._connection
+
+
+def in_transaction(connection: Any) -> bool:
+    return not connection.closed and connection.info.transaction_status != IDLE

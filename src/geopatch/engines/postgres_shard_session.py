@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from geopatch.engines.packing import Row
 from geopatch.engines.partial import notes_on_missing
-from geopatch.engines.postgres_session import PostgresSession
+from geopatch.engines.postgres_session import PostgresSession, in_transaction
 from geopatch.engines.postgres_shard_sql import ALL_ROWS, ENTRY, Shard, ShardedConnection, connection_text, read_shards
 from geopatch.engines.postgres_sql import enter, one_line_errors
 from geopatch.engines.postgres_tokens import PostgresTokens
@@ -20,7 +20,6 @@ REPLICA_WAIT_S = 60.0
 LOST_S = 10.0  # for how long a shard that did not answer is left out before it is tried again
 # Of a server that went away or is about to start; beside class 08, connection exceptions.
 LOST_STATES = ("57P01", "57P02", "57P03")
-IDLE = 0  # libpq's number for a connection outside a transaction
 T = TypeVar("T")
 
 
@@ -90,7 +89,7 @@ class ShardedSession(PostgresSession):
         for attempt in range(1, ATTEMPTS + 1):
             with self._lock:
                 with one_line_errors(self.place):
-                    within = self._ready().info.transaction_status != IDLE
+                    within = in_transaction(self._ready())
                 try:
                     with self._looking() as connection:
                         if not within:

@@ -166,7 +166,7 @@ def shown_place(fields: dict[str, str]) -> str:
     """host:port/database, without user and password."""
     hosts, ports = fields["host"].split(","), fields.get("port", "5432").split(",")
     ports = ports * len(hosts) if len(ports) == 1 else ports
-    return f"{','.join(f'{host}:{port}' for host, port in zip(hosts, ports, strict=True))}/{fields['dbname']}"
+    return f"{','.join(f'{host}:{port or 5432}' for host, port in zip(hosts, ports, strict=True))}/{fields['dbname']}"
 
 
 def create_shard_tables(connection: Any, place: Address) -> None:

@@ -210,9 +210,9 @@ class Sharded(ShardedSession, Postgres):
         shards = tuple(self._shard_info(shard) for shard in self.shards())
         when = self.documents(OF_GALLERY)
         times = when.get(CREATED, ""), when.get(CHANGED, "")
-        totals = (sum(getattr(one, name) for one in shards) for name in ("windows", "indexed", "bytes"))
-        replicas = replicas_from(self._rows(REPLICAS))
-        return Info(self.name, str(self.place), self.refresh(), *totals, *times, replicas, shards)
+        windows, indexed, size = (sum(getattr(one, name) for one in shards) for name in ("windows", "indexed", "bytes"))
+        replicas, about = replicas_from(self._rows(REPLICAS)), self.refresh()
+        return Info(self.name, str(self.place), about, windows, indexed, size, *times, replicas, shards)
 
     def _shard_info(self, shard: Shard) -> ShardInfo:
         state = shard.name, shard.place, shard.share

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from geopatch.engines.engine import ShardInfo
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -45,6 +49,10 @@ class Metrics:
         """A number that is looked up at each request for the metrics."""
         Gauge(name, help, registry=self.registry).set_function(value)
 
+    def watch_shards(self, shards: Callable[[], Sequence[ShardInfo]]) -> None:
+        """The state of each shard, asked for at each request for the metrics."""
+        self.registry.register(ShardCollector(shards))
+
     def request(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
         method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
@@ -71,3 +79,35 @@ class Metrics:
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
+
+
+class ShardCollector(Collector):
+    """Gauges by shard."""
+
+    def __init__(self, shards: Callable[[], Sequence[ShardInfo]]) -> None:
+        self._shards = shards
+
+    def describe(self) -> list[Metric]:
+        """None: else the shards would be asked when this is registered."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        shards = self._shards()
+        for name, help, value in SHARD_GAUGES:
+            gauge = GaugeMetricFamily(f"geopatch_shard_{name}", help, labels=["shard"])
+            for shard in shards:
+                gauge.add_metric([shard.name], value(shard))
+            yield gauge
+
+
+def _lag_bytes(shard: ShardInfo) -> float:
+    return max((replica.lag_bytes or 0 for replica in shard.replicas), default=0)
+
+
+SHARD_GAUGES: tuple[tuple[str, str, Callable[[ShardInfo], float]], ...] = (
+    ("answers", "Whether a shard answers.", lambda shard: float(shard.answers)),
+    ("windows", "Windows on a shard.", lambda shard: shard.windows),
+    ("bytes", "Size of a shard on disk.", lambda shard: shard.bytes),
+    ("replicas", "Replicas that follow a shard.", lambda shard: len(shard.replicas)),
+    ("lag_bytes", "Log that the slowest replica of a shard has not applied.", _lag_bytes),
+)

@@ -177,7 +177,9 @@ class SearchService:
             )
         )
         self.metrics.watch("geopatch_searches_waiting", "Searches that wait.", lambda: self._batcher.waiting)
-        self.metrics.watch("geopatch_windows", "Windows in the gallery.", lambda: len(self.gallery))
+        self.metrics.watch("geopatch_windows", "Windows in the gallery.", lambda: self.gallery.info().windows)
+        if gallery.info().shards:
+            self.metrics.watch_shards(lambda: self.gallery.info().shards)
 
     @property
     def rate_hz(self) -> float | None:
