@@ -160,7 +160,8 @@ def measure(job: Job, arguments: argparse.Namespace) -> None:
     assert task.train is not None
     fitted = train(task.train, GeoPatch(model=job.model, random_state=job.seed, device=arguments.device), job.label)
     config = fitted.estimator.encoder_.config
-    print(f"{job}: share {config.clock_share}, {', '.join(config.rhythm)}", flush=True)
+    turned = f", {config.rhythm_directions} directions" if config.rhythm_directions else ""
+    print(f"{job}: share {config.clock_share}, {', '.join(config.rhythm)}{turned}", flush=True)
     rows = noise_rows(fitted, task.test) if job.data == "nstdb-detected" else search_rows(fitted, task.test, job)
     append_rows(arguments.rows, rows)
     for row in rows:
@@ -213,9 +214,8 @@ def by_record(fitted: Trained, test: Collection, protocol: Protocol) -> dict[str
     for start in range(0, len(vectors), CHUNK):
         rows = slice(start, start + CHUNK)
         near = where[rows]
-        candidate = protocol.candidates(near, where)
-        cosine = np.where(candidate, vectors[rows] @ vectors.T, -np.inf)
-        right = candidate & protocol.relevant(near, where, test.labels[rows], test.labels)
+        cosine = np.where(protocol.candidates(near, where), vectors[rows] @ vectors.T, -np.inf)
+        right = protocol.relevant(near, where, test.labels[rows], test.labels)
         for n, (first, answerable) in enumerate(zip(cosine.argmax(1), right.any(1), strict=True)):
             if answerable:
                 own = counts.setdefault(test.signals[start + n].record, {})
@@ -290,8 +290,6 @@ def intervals(path: Path) -> str:
             [line for line in lines if line["target"] == target and line["data"] == of and line["preset"] == preset]
             for of, preset in ((data, f"{fit}, {WITH}"), ("mitdb", f"{fit}, {WITHOUT}"))
         ]
-        if not all(sides):
-            continue
         cells = [f"{SETS[data][0]}, {target}, {sides[0][0]['protocol']}", fit, str(len(sides[0]))]
         for by_class in (False, True):
             low, high = bootstrap(sides, by_class=by_class)

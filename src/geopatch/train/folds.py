@@ -102,18 +102,8 @@ def _drawn(members: Tensor, most: int, generator: torch.Generator) -> Tensor:
     return members[torch.randperm(len(members), generator=generator)[:most]].sort().values
 
 
-def class_mean(hits: Tensor, labels: Tensor) -> float:
-    """The share of hits of each class, averaged over classes."""
-    return float(torch.stack([hits[labels == label].double().mean() for label in labels.unique()]).mean())
-
-
-def group_mean(hits: Tensor, labels: Tensor, groups: Tensor) -> float:
-    """The share of hits of each group within a class, averaged over its groups and then over classes.
-
-    So a patient with many windows of a class says no more than another: it is the next one that is to be found.
-    Classes with fewer than `LEAST_QUERIES` queries are not heard, where others have more.
-    """
+def class_mean(hits: Tensor, labels: Tensor, least: int = 1) -> float:
+    """The share of hits of each class, averaged over classes with at least so many queries, or over all."""
     classes, counts = labels.unique(return_counts=True)
-    heard = classes[counts >= LEAST_QUERIES] if (counts >= LEAST_QUERIES).any() else classes
-    own = [labels == label for label in heard]
-    return float(torch.stack([torch.tensor(class_mean(hits[one], groups[one])) for one in own]).mean())
+    heard = classes[counts >= least] if (counts >= least).any() else classes
+    return float(torch.stack([hits[labels == label].double().mean() for label in heard]).mean())

@@ -1,11 +1,11 @@
 """What relative tempo counts for, chosen by searches inside the training windows.
 
 With labels, windows of groups (patients, devices, or else records) that trained nothing must find their like among
-others that trained nothing; relative tempo counts for what finds most of them. Groups count alike within a class, so
-that no patient outweighs the others; of shares that find as many, the least, so that a query on another clock is found
-too. Without labels, a view of a window must find that window, its anchors moved as the view moves it: relative tempo
-counts for little where such searches bear it, so that a search can weigh it more. Where it only costs, it is left out,
-and the encoder is the one that there would be without it.
+others that trained nothing; relative tempo counts for what finds most of them, by its columns or by the directions of
+these that tell labels apart. Of shares that find as many, the least: a query on another clock is then found too.
+Without labels, a view of a window must find that window, its anchors moved as the view moves it: relative tempo counts
+for little where such searches bear it, so that a search can weigh it more. Where it only costs, it is left out, and the
+encoder is the one that there would be without it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from geopatch.arrays import Anchors
 from geopatch.config import RHYTHM, ModelConfig, TrainConfig
 from geopatch.kernels.fitting import Views, evened, from_prior
 from geopatch.model.encoder import Encoder
-from geopatch.model.rhythm_columns import RhythmColumns
+from geopatch.model.rhythm_columns import RhythmColumns, direction_count
 from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.rhythm import LEVEL, rhythm
 from geopatch.train.closed_form import fit_kernels
 from geopatch.train.fit import fitting_config
-from geopatch.train.folds import CANDIDATES, QUERIES, TRAIN_WINDOWS, group_mean, unseen_folds
+from geopatch.train.folds import CANDIDATES, LEAST_QUERIES, QUERIES, TRAIN_WINDOWS, class_mean, unseen_folds
 from geopatch.views import MildClock
 
 COLUMNS = {
@@ -35,9 +35,11 @@ COLUMNS = {
     "all": RHYTHM,
     "tempo": ("tempo",),
 }
+DIRECTIONS = "directions of "  # before the name of columns
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 NONE = "none"
-LEAST_GAIN = 0.01  # in R@1, for relative tempo to count where there are labels, and for more of it to count
+LEAST_GAIN = 0.01  # in R@1, for relative tempo to count where there are labels
+AS_MANY = 0.02  # in R@1: what such searches cannot tell apart
 LARGEST_LOSS = 0.01  # in R@1, that it may cost where there are none
 VIEWS = 4_000  # of a fit: it only has to compare
 
@@ -50,6 +52,7 @@ class RhythmChoice:
 
     columns: tuple[str, ...]  # () where it does not help
     share: float
+    directions: int  # of the columns; 0 for these themselves
     groups: int
     queries: int
     labelled: bool
@@ -60,14 +63,15 @@ class RhythmChoice:
         """The config with what was chosen; the same where relative tempo does not help."""
         if not self.columns:
             return model
-        return replace(model, clock_share=self.share, rhythm=self.columns)
+        return replace(model, clock_share=self.share, rhythm=self.columns, rhythm_directions=self.directions)
 
     def as_dict(self) -> dict[str, Any]:
         """As a model card has it."""
-        by = "searches among groups that trained nothing, R@1 with the fixed kernels, mean over groups and classes"
+        by = "searches among groups that trained nothing, R@1 with the fixed kernels, mean over classes"
+        turned = f"{self.directions} directions of " if self.directions else ""
         recall = {name: round(value, 4) for name, value in self.recall.items()}
         return {
-            "chosen": f"{self.share:g} of {', '.join(self.columns)}" if self.columns else NONE,
+            "chosen": f"{self.share:g} of {turned}{', '.join(self.columns)}" if self.columns else NONE,
             "by": by
             if self.labelled
             else "instance retrieval by kernels that were not fitted: R@1 of the window that a view was made of",
@@ -84,11 +88,11 @@ class _Search:
 
     cosine: Tensor  # (Q, N) -inf where a candidate does not count
     rhythm: Tensor  # (M, W) of windows that the groups of these searches have no part in
+    rhythm_labels: Tensor | None  # (M,)
     query_rhythm: Tensor  # (Q, W)
     candidate_rhythm: Tensor  # (N, W)
     right: Tensor  # (Q, N)
     labels: Tensor  # (Q,)
-    groups: Tensor  # (Q,)
     across: bool
 
     def hits(self, name: str, shares: Sequence[float]) -> list[Tensor]:
@@ -98,10 +102,12 @@ class _Search:
         return [self.right.gather(1, score.argmax(1, keepdim=True)).squeeze(1) for score in scores]
 
     def _rhythm_cosine(self, name: str) -> Tensor:
-        if name == NONE:
+        columns, turned = COLUMNS.get(name.removeprefix(DIRECTIONS), ()), name.startswith(DIRECTIONS)
+        if not columns:
             return torch.zeros(())
-        own = RhythmColumns(ModelConfig(rhythm=COLUMNS[name], clock_share=0.5))
-        own.learn([self.rhythm])
+        count = _directions(self.rhythm_labels, columns) if turned else 0
+        own = RhythmColumns(ModelConfig(rhythm=columns, clock_share=0.5, rhythm_directions=count))
+        own.learn([self.rhythm], self.rhythm_labels)
         return own(self.query_rhythm) @ own(self.candidate_rhythm).mT
 
 
@@ -156,15 +162,18 @@ def choose_rhythm(
     if not done:
         return None
     recall = {NONE: _recalls(done, NONE, (0.0,))[0]}
-    for name in COLUMNS:
+    turned = [name for name in COLUMNS if len(COLUMNS[name]) > 1 and _directions(labels, COLUMNS[name])]
+    names = [*COLUMNS, *(DIRECTIONS + name for name in turned)]
+    for name in names:
         recall |= {f"{share:g} {name}": one for share, one in zip(SHARES, _recalls(done, name, SHARES), strict=True)}
     best = _helpful(recall) if labels is not None else _harmless(recall)
     share, _, name = best.partition(" ")
-    columns, weight = ((), 0.0) if best == NONE else (COLUMNS[name], float(share))
+    columns, weight = ((), 0.0) if best == NONE else (COLUMNS[name.removeprefix(DIRECTIONS)], float(share))
     searched = {"queries": sum(len(search.labels) for search in done), "across_groups": done[0].across}
     return RhythmChoice(
         columns,
         weight,
+        _directions(labels, columns) if name.startswith(DIRECTIONS) else 0,
         len(groups.unique()),
         labelled=labels is not None,
         recall=recall,
@@ -172,12 +181,16 @@ def choose_rhythm(
     )
 
 
+def _directions(labels: Tensor | None, columns: tuple[str, ...]) -> int:
+    return 0 if labels is None else min(direction_count(labels), len(columns))
+
+
 def _helpful(recall: dict[str, float]) -> str:
     """What finds most, or as many with a lesser share, where that is clearly more than without relative tempo."""
     best = max(recall.values())
     if best < recall[NONE] + LEAST_GAIN:
         return NONE
-    enough = [name for name in recall if name != NONE and recall[name] >= best - LEAST_GAIN]
+    enough = [name for name in recall if name != NONE and recall[name] >= best - AS_MANY]
     return min(enough, key=lambda name: (float(name.partition(" ")[0]), -recall[name]))
 
 
@@ -188,9 +201,9 @@ def _harmless(recall: dict[str, float]) -> str:
 
 
 def _recalls(searches: Sequence[_Search], name: str, shares: Sequence[float]) -> list[float]:
-    labels, groups = (torch.cat([getattr(one, name) for one in searches]) for name in ("labels", "groups"))
+    labels = torch.cat([search.labels for search in searches])
     hits = zip(*(search.hits(name, shares) for search in searches), strict=True)
-    return [group_mean(torch.cat(of_share), labels, groups) for of_share in hits]
+    return [class_mean(torch.cat(of_share), labels, LEAST_QUERIES) for of_share in hits]
 
 
 @torch.inference_mode()
@@ -211,8 +224,8 @@ def _by_groups(
         cosine = (_embedded(encoder, queries) @ _embedded(encoder, candidates).mT).masked_fill(
             ~fold.allowed, -torch.inf
         )
-        known = every[fold.fitting], every[fold.queries], every[fold.candidates]
-        yield _Search(cosine, *known, fold.right, labels[fold.queries], groups[fold.queries], fold.across)
+        known = every[fold.fitting], labels[fold.fitting], every[fold.queries], every[fold.candidates]
+        yield _Search(cosine, *known, fold.right, labels[fold.queries], fold.across)
 
 
 @torch.inference_mode()
@@ -242,8 +255,7 @@ def _by_views(
     ]
     own = torch.from_numpy(rhythm(moved, lengths, windows.surroundings)).float()
     right = torch.arange(len(asking))[:, None] == torch.arange(len(candidates))
-    alike = torch.zeros(len(asking))
-    yield _Search(cosine, _rhythm(seen), own, _rhythm(among), right, alike, alike, across=False)
+    yield _Search(cosine, _rhythm(seen), None, own, _rhythm(among), right, torch.zeros(len(asking)), across=False)
 
 
 def _moved(anchors: Anchors, times: Anchors, length: int) -> Anchors:
