@@ -141,27 +141,6 @@ def test_labels_that_rhythm_tells_choose_it() -> None:
     assert fitted.encoder_.config.rhythm
     assert max(choice["recall@1"].values()) > choice["recall@1"]["none"]
     assert "rhythm chosen by" in _card(fitted)
-    assert any(name.startswith("0.1 directions of") for name in choice["recall@1"])
-
-
-def test_directions_are_stored_and_need_labels(tmp_path: Path) -> None:
-    own = windows("abcd")
-    labels = [window.record in "bd" for window in own]
-    turned = ModelConfig(
-        halves=("kernels",), embedding=8, width=16, clock_share=0.5, rhythm=("fall", "rise"), rhythm_directions=1
-    )
-    fitted = GeoPatch(model=turned, device="cpu").fit(own, labels)
-    vectors = fitted.transform(own)
-    assert vectors.shape[1] == 8 + turned.rhythm_width == 16
-    rhythm = vectors[:, 8:] @ vectors[:, 8:].T
-    same = np.equal.outer(labels, labels)
-    assert rhythm[same].min() > rhythm[~same].max()
-    fitted.save(tmp_path / "model")
-    assert np.array_equal(GeoPatch.load(tmp_path / "model", device="cpu").transform(own), vectors)
-    bare = Signal.from_array(own[0].values, "bare", RATE_HZ)
-    assert not fitted.transform([bare])[0, 8:].any(), "nothing is known of its rhythm"
-    with pytest.raises(ConfigError, match="needs labels with at least 2 classes of 15 windows"):
-        GeoPatch(model=turned, device="cpu").fit(own)
 
 
 def _card(model: GeoPatch) -> str:

@@ -19,7 +19,7 @@ DESCRIPTORS: dict[str, int] = {  # name -> columns it takes
     "length": 1,
     "global": 2,
 }
-TEMPO_COLUMNS = 3  # of the descriptor "tempo"
+TEMPO_COLUMNS = 3  # of the descriptor "tempo", which `fit` adds where relative tempo counts
 RHYTHM = (  # relative tempo: names of its columns, see `rhythm`; the last two are in units of time
     *("shortest", "longest", "fall", "rise", "spread", "change", "alternation"),
     *("tempo", "surroundings"),
@@ -167,9 +167,6 @@ class ModelConfig(PatchConfig):
         anchors. 0 leaves it out.
     rhythm : tuple of str, default=()
         The columns of relative tempo that count; `fit` chooses them, and with a `clock_share` above 0 all do.
-    rhythm_directions : int, default=0
-        How many directions of these columns, those that tell labels apart, stand for them; `fit` chooses it. 0 for the
-        columns themselves.
     surroundings : int, default=8
         Intervals between anchors on either side of a window that its own are measured against.
     prior_windows : float, default=2.0
@@ -226,7 +223,6 @@ class ModelConfig(PatchConfig):
         None, "What relative tempo counts for in the cosine; chosen where windows have anchors.", low=0, high=1
     )
     rhythm: tuple[str, ...] = setting((), "Columns of relative tempo that count.", choices=RHYTHM)
-    rhythm_directions: int = setting(0, "Directions of these columns that stand for them; needs labels.", low=0)
     surroundings: int = setting(8, "Intervals before and after a window that its own are measured by.", low=1, high=16)
     prior_windows: float = setting(2.0, "Windows that the prior of the fixed kernels counts for.", low=0)
     channels: int = setting(1, "Channels of a signal; taken from the data.", low=1)
@@ -267,8 +263,6 @@ class ModelConfig(PatchConfig):
             object.__setattr__(self, "rhythm", RHYTHM)
         if self.rhythm and not self.clock_share:
             raise ConfigError("rhythm names columns that count; say how much, by a clock_share above 0")
-        if self.rhythm_directions and not self.rhythm:
-            raise ConfigError("rhythm_directions are directions of columns; name these in rhythm")
         if not self.halves:
             raise ConfigError(f"halves must name at least one of {', '.join(HALVES)}")
         at_least("width", self.width, len(KERNELS) * self.heads)
@@ -280,7 +274,7 @@ class ModelConfig(PatchConfig):
     @property
     def rhythm_width(self) -> int:
         """Numbers of relative tempo at the end of an embedding."""
-        return 2 * len(HARMONICS) * (self.rhythm_directions or len(self.rhythm))
+        return 2 * len(HARMONICS) * len(self.rhythm)
 
     @property
     def embedding_width(self) -> int:

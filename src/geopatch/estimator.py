@@ -252,7 +252,7 @@ class GeoPatch(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             scores |= {"step": fitted.step, "steps": fitted.steps}
         else:
             encoder = Encoder(fitting_config(model, data.windows)).eval()
-            encoder.learn_scale(data.windows, labels)
+            encoder.learn_scale(data.windows)
         self.kernel_fit_ = None
         if model.has_kernels:
             with self._count() as count:

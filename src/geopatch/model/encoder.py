@@ -48,21 +48,19 @@ class Encoder(nn.Module):
         self.learned = LearnedHalf(config) if config.is_trained else None
         self.rhythm = RhythmColumns(config) if config.rhythm else None
 
-    def learn_scale(self, windows: WindowBatch | LazyWindows, labels: Tensor | None = None) -> None:
+    def learn_scale(self, windows: WindowBatch | LazyWindows) -> None:
         """Take level and spread of each channel, and of relative tempo, from training windows.
 
         Parameters
         ----------
         windows : WindowBatch or LazyWindows
             The training windows.
-        labels : Tensor of shape (N,), optional
-            Their class numbers, which directions of relative tempo tell apart.
         """
         level, spread = level_and_spread(windows)
         self.level.copy_(level)
         self.spread.copy_(spread)
         if self.rhythm is not None:
-            self.rhythm.learn([part.rhythm for part in windows.parts() if part.rhythm is not None], labels)
+            self.rhythm.learn([part.rhythm for part in windows.parts() if part.rhythm is not None])
 
     def scale(self, windows: WindowBatch) -> WindowBatch:
         """Bring windows to units of the training data.

@@ -110,7 +110,7 @@ def fit(
     device = torch.device(device) if team is None else team.device
     with seeded(seed, device):
         encoder = Encoder(fitting_config(model, windows))
-        encoder.learn_scale(windows, labels)
+        encoder.learn_scale(windows)
         targets = torch.arange(len(windows)) if labels is None else labels
         classes = 0 if labels is None else int(labels.max()) + 1
         kept, held_out = split_validation(targets, train.validation, seed, labelled=labels is not None)

@@ -1,11 +1,9 @@
 """What relative tempo counts for, chosen by searches inside the training windows.
 
-With labels, windows of groups (patients, devices, or else records) that trained nothing must find their like among
-others that trained nothing; relative tempo counts for what finds most of them, by its columns or by the directions of
-these that tell labels apart. Of shares that find as many, the least: a query on another clock is then found too.
-Without labels, a view of a window must find that window, its anchors moved as the view moves it: relative tempo counts
-for little where such searches bear it, so that a search can weigh it more. Where it only costs, it is left out, and the
-encoder is the one that there would be without it.
+With labels, windows of groups (patients, devices, or else records) that were left out must find their like; relative
+tempo counts for what finds most of them. Without labels, a view of a window must find that window, its anchors moved as
+the view moves it: relative tempo counts for little where such searches bear it, so that a search can weigh it more.
+Where it only costs, it is left out, and the encoder is the one that there would be without it.
 """
 
 from __future__ import annotations
@@ -19,15 +17,15 @@ import torch
 from torch import Tensor
 
 from geopatch.arrays import Anchors
-from geopatch.config import RHYTHM, ModelConfig, TrainConfig
+from geopatch.config import DESCRIPTORS, RHYTHM, ModelConfig, TrainConfig
 from geopatch.kernels.fitting import Views, evened, from_prior
 from geopatch.model.encoder import Encoder
-from geopatch.model.rhythm_columns import RhythmColumns, direction_count
+from geopatch.model.rhythm_columns import RhythmColumns
 from geopatch.patches import LazyWindows, WindowBatch
 from geopatch.rhythm import LEVEL, rhythm
 from geopatch.train.closed_form import fit_kernels
 from geopatch.train.fit import fitting_config
-from geopatch.train.folds import CANDIDATES, LEAST_QUERIES, QUERIES, TRAIN_WINDOWS, class_mean, unseen_folds
+from geopatch.train.folds import CANDIDATES, QUERIES, TRAIN_WINDOWS, class_mean, group_folds
 from geopatch.views import MildClock
 
 COLUMNS = {
@@ -35,11 +33,9 @@ COLUMNS = {
     "all": RHYTHM,
     "tempo": ("tempo",),
 }
-DIRECTIONS = "directions of "  # before the name of columns
-SHARES = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
+SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
 NONE = "none"
 LEAST_GAIN = 0.01  # in R@1, for relative tempo to count where there are labels
-AS_MANY = 0.02  # in R@1: what such searches cannot tell apart
 LARGEST_LOSS = 0.01  # in R@1, that it may cost where there are none
 VIEWS = 4_000  # of a fit: it only has to compare
 
@@ -52,7 +48,6 @@ class RhythmChoice:
 
     columns: tuple[str, ...]  # () where it does not help
     share: float
-    directions: int  # of the columns; 0 for these themselves
     groups: int
     queries: int
     labelled: bool
@@ -60,18 +55,19 @@ class RhythmChoice:
     recall: dict[str, float]
 
     def applied(self, model: ModelConfig) -> ModelConfig:
-        """The config with what was chosen; the same where relative tempo does not help."""
+        """The config with what was chosen, and a descriptor of it; the same where relative tempo does not help."""
         if not self.columns:
             return model
-        return replace(model, clock_share=self.share, rhythm=self.columns, rhythm_directions=self.directions)
+        conditioned = model.is_trained and model.fuse != "none" and model.descriptors == tuple(DESCRIPTORS)
+        descriptors = (*model.descriptors, "tempo") if conditioned else model.descriptors
+        return replace(model, clock_share=self.share, rhythm=self.columns, descriptors=descriptors)
 
     def as_dict(self) -> dict[str, Any]:
         """As a model card has it."""
-        by = "searches among groups that trained nothing, R@1 with the fixed kernels, mean over classes"
-        turned = f"{self.directions} directions of " if self.directions else ""
+        by = "leave-groups-out, R@1 with the fixed kernels, mean over classes"
         recall = {name: round(value, 4) for name, value in self.recall.items()}
         return {
-            "chosen": f"{self.share:g} of {turned}{', '.join(self.columns)}" if self.columns else NONE,
+            "chosen": f"{self.share:g} of {', '.join(self.columns)}" if self.columns else NONE,
             "by": by
             if self.labelled
             else "instance retrieval by kernels that were not fitted: R@1 of the window that a view was made of",
@@ -87,28 +83,21 @@ class _Search:
     """Queries and candidates of one fit: cosines by kernels (Q, N), relative tempo, and which are right."""
 
     cosine: Tensor  # (Q, N) -inf where a candidate does not count
-    rhythm: Tensor  # (M, W) of windows that the groups of these searches have no part in
-    rhythm_labels: Tensor | None  # (M,)
+    rhythm: Tensor  # (M, W) of the windows that fitted
     query_rhythm: Tensor  # (Q, W)
     candidate_rhythm: Tensor  # (N, W)
     right: Tensor  # (Q, N)
     labels: Tensor  # (Q,)
     across: bool
 
-    def hits(self, name: str, shares: Sequence[float]) -> list[Tensor]:
-        """Whether the first candidate of each query is right (Q,), with each share of these columns."""
-        rhythm = self._rhythm_cosine(name)
-        scores = [(1 - share) * self.cosine + share * rhythm for share in shares]
-        return [self.right.gather(1, score.argmax(1, keepdim=True)).squeeze(1) for score in scores]
-
-    def _rhythm_cosine(self, name: str) -> Tensor:
-        columns, turned = COLUMNS.get(name.removeprefix(DIRECTIONS), ()), name.startswith(DIRECTIONS)
-        if not columns:
-            return torch.zeros(())
-        count = _directions(self.rhythm_labels, columns) if turned else 0
-        own = RhythmColumns(ModelConfig(rhythm=columns, clock_share=0.5, rhythm_directions=count))
-        own.learn([self.rhythm], self.rhythm_labels)
-        return own(self.query_rhythm) @ own(self.candidate_rhythm).mT
+    def hits(self, columns: tuple[str, ...], share: float) -> Tensor:
+        """Whether the first candidate of each query is right (Q,)."""
+        score = self.cosine
+        if columns:
+            own = RhythmColumns(ModelConfig(rhythm=columns, clock_share=share))
+            own.learn([self.rhythm])
+            score = (1 - share) * score + share * own(self.query_rhythm) @ own(self.candidate_rhythm).mT
+        return self.right.gather(1, score.argmax(1, keepdim=True)).squeeze(1)
 
 
 def choose_rhythm(
@@ -161,37 +150,19 @@ def choose_rhythm(
             report(seen)
     if not done:
         return None
-    recall = {NONE: _recalls(done, NONE, (0.0,))[0]}
-    turned = [name for name in COLUMNS if len(COLUMNS[name]) > 1 and _directions(labels, COLUMNS[name])]
-    names = [*COLUMNS, *(DIRECTIONS + name for name in turned)]
-    for name in names:
-        recall |= {f"{share:g} {name}": one for share, one in zip(SHARES, _recalls(done, name, SHARES), strict=True)}
+    recall = {NONE: _recall(done, (), 0.0)}
+    recall |= {f"{share:g} {name}": _recall(done, COLUMNS[name], share) for share in SHARES for name in COLUMNS}
     best = _helpful(recall) if labels is not None else _harmless(recall)
     share, _, name = best.partition(" ")
-    columns, weight = ((), 0.0) if best == NONE else (COLUMNS[name.removeprefix(DIRECTIONS)], float(share))
-    searched = {"queries": sum(len(search.labels) for search in done), "across_groups": done[0].across}
-    return RhythmChoice(
-        columns,
-        weight,
-        _directions(labels, columns) if name.startswith(DIRECTIONS) else 0,
-        len(groups.unique()),
-        labelled=labels is not None,
-        recall=recall,
-        **searched,
-    )
-
-
-def _directions(labels: Tensor | None, columns: tuple[str, ...]) -> int:
-    return 0 if labels is None else min(direction_count(labels), len(columns))
+    queries = sum(len(search.labels) for search in done)
+    columns, weight = ((), 0.0) if best == NONE else (COLUMNS[name], float(share))
+    return RhythmChoice(columns, weight, len(groups.unique()), queries, labels is not None, done[0].across, recall)
 
 
 def _helpful(recall: dict[str, float]) -> str:
-    """What finds most, or as many with a lesser share, where that is clearly more than without relative tempo."""
-    best = max(recall.values())
-    if best < recall[NONE] + LEAST_GAIN:
-        return NONE
-    enough = [name for name in recall if name != NONE and recall[name] >= best - AS_MANY]
-    return min(enough, key=lambda name: (float(name.partition(" ")[0]), -recall[name]))
+    """What finds most, where that is clearly more than without relative tempo."""
+    best = max(recall, key=lambda name: recall[name])  # of equal ones the first
+    return best if recall[best] >= recall[NONE] + LEAST_GAIN else NONE
 
 
 def _harmless(recall: dict[str, float]) -> str:
@@ -200,10 +171,9 @@ def _harmless(recall: dict[str, float]) -> str:
     return least if recall[least] >= recall[NONE] - LARGEST_LOSS else NONE
 
 
-def _recalls(searches: Sequence[_Search], name: str, shares: Sequence[float]) -> list[float]:
-    labels = torch.cat([search.labels for search in searches])
-    hits = zip(*(search.hits(name, shares) for search in searches), strict=True)
-    return [class_mean(torch.cat(of_share), labels, LEAST_QUERIES) for of_share in hits]
+def _recall(searches: Sequence[_Search], columns: tuple[str, ...], share: float) -> float:
+    hits = torch.cat([search.hits(columns, share) for search in searches])
+    return class_mean(hits, torch.cat([search.labels for search in searches]))
 
 
 @torch.inference_mode()
@@ -216,15 +186,14 @@ def _by_groups(
     seed: int,
     device: torch.device | str,
 ) -> Iterator[_Search]:
-    every = torch.cat([_rhythm(part) for part in windows.parts()])
-    for fold in unseen_folds(labels, groups, seed):
+    for fold in group_folds(labels, groups, seed, balanced=True):
         seen = windows.rows(fold.train)
         encoder = _fitted(seen, labels[fold.train].unique(return_inverse=True)[1], config, train, seed, device)
         queries, candidates = windows.rows(fold.queries), windows.rows(fold.candidates)
         cosine = (_embedded(encoder, queries) @ _embedded(encoder, candidates).mT).masked_fill(
             ~fold.allowed, -torch.inf
         )
-        known = every[fold.fitting], labels[fold.fitting], every[fold.queries], every[fold.candidates]
+        known = _rhythm(seen), _rhythm(queries), _rhythm(candidates)
         yield _Search(cosine, *known, fold.right, labels[fold.queries], fold.across)
 
 
@@ -255,7 +224,7 @@ def _by_views(
     ]
     own = torch.from_numpy(rhythm(moved, lengths, windows.surroundings)).float()
     right = torch.arange(len(asking))[:, None] == torch.arange(len(candidates))
-    yield _Search(cosine, _rhythm(seen), None, own, _rhythm(among), right, torch.zeros(len(asking)), across=False)
+    yield _Search(cosine, _rhythm(seen), own, _rhythm(among), right, torch.zeros(len(asking)), across=False)
 
 
 def _moved(anchors: Anchors, times: Anchors, length: int) -> Anchors:
