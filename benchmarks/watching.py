@@ -323,7 +323,7 @@ def picture(arguments: argparse.Namespace) -> None:
             excess.extend(above.tolist())
             return above
 
-        level.excess = noted  # type: ignore[method-assign]
+        level.excess = noted  # type: ignore[assignment, method-assign]
         watcher._picker(opened, "beat")
         opened.levels["beat"] = level
         step = int(CHUNK_S * rate_hz)
