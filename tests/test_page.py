@@ -22,6 +22,7 @@ from test_rhythm_search import windows
 from geopatch.data.sample import mitdb_minutes
 from geopatch.estimator import GeoPatch
 from geopatch.gallery import Gallery
+from geopatch.indexing import index
 from geopatch.signal import Signal
 
 if TYPE_CHECKING:
@@ -598,3 +599,34 @@ def test_what_repeats_and_what_is_odd_lead_to_a_search(page: Page, server: Serve
     until(page, "location.hash !== ''")
     assert repeated[0] not in hits(page)  # it is the query now
     page.wait_for_selector("#plot .u-over")
+
+
+def test_sound_is_drawn_as_a_picture_of_its_bands(page: Page, tmp_path: Path) -> None:
+    """Forty lines over each other show nothing: bands are painted, in the query, in hits and in what explains them."""
+    sounds = pytest.importorskip("soundfile", reason="needs soundfile")
+    folder, at = tmp_path / "tones", np.arange(16_000) / 16_000
+    folder.mkdir()
+    for n, (low, high) in enumerate([(300, 900), (900, 300), (500, 2500), (2500, 500)]):
+        sweep = np.sin(2 * np.pi * (low + (high - low) * at / 2) * at) * np.hanning(len(at))
+        sounds.write(folder / f"tone{n}.wav", 0.5 * sweep, 16_000)
+    with index(folder, tmp_path / "gallery", whole=True) as gallery:
+        assert gallery.model is not None
+        gallery.model.save(tmp_path / "model")
+    with server_of(tmp_path) as server:
+        opened(page, server)
+        page.set_input_files("input[type=file]", folder / "tone2.wav")
+        page.wait_for_selector("#plot .u-over")
+        assert page.locator("#plot .lane").count() == 0
+        painted = """() => {
+            const canvas = document.querySelector("#plot canvas");
+            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            return data.filter((value, n) => n % 4 === 3 && value > 0).length / (canvas.width * canvas.height);
+        }"""
+        assert page.evaluate(painted) > 0.3  # more than lines and axes cover
+        page.click("#search")
+        assert hits(page)[0].startswith("tone2@")
+        assert page.locator("#hits .hit image.bands").count() == page.locator("#hits .hit").count() == 4
+        assert page.locator("#hits .hit .line-hit").count() == 0
+        page.click("#hits .hit")
+        page.wait_for_selector(".match .figure image.bands")
+        assert page.locator(".match .figure image.bands").count() == 2

@@ -35,7 +35,7 @@ async function listRecords() {
   const { total, records } = await api.records($("record-find").value, lists.start());
   const nodes = records.map(one => {
     const node = element("li", { role: "option", id: `record-${one.name}` }, element("span", { title: one.name }, one.name),
-      element("small", {}, `${one.windows.toLocaleString("en")} windows · ${time(one.stop_s - one.start_s)} ${unit(gallery)}`));
+      element("small", {}, `${one.windows.toLocaleString("en")} window${one.windows > 1 ? "s" : ""} · ${time(one.stop_s - one.start_s)} ${unit(gallery)}`));
     node.dataset.name = one.name;
     node.setAttribute("aria-selected", String(state.source?.kind === "record" && state.source.name === one.name));
     return node;

@@ -62,6 +62,31 @@ export function hue(share) {
   return `rgb(${mixed.join(" ")})`;
 }
 
+// Neighbouring bands of a spectrum are one picture, not forty lines.
+export const isSound = channels => channels.length > 1 && channels.every(name => name.startsWith("mel "));
+
+// Bands (columns of equally many values) as a canvas with a pixel for each value, the lowest band at the bottom.
+export function spectrogram(columns) {
+  const [width, height] = [columns[0].length, columns.length];
+  const canvas = element("canvas", { width, height });
+  const known = columns.flatMap(column => Array.from(column).filter(value => value !== null && !Number.isNaN(value))).sort((a, b) => a - b);
+  const [low, high] = [0.01, 0.99].map(share => known[Math.floor(share * (known.length - 1))] ?? 0);
+  const shade = scale(low, high, 0, 255);
+  const picture = new ImageData(width, height);
+  columns.forEach((column, band) => column.forEach((value, t) => {
+    picture.data.set([13, 122, 110, value === null || Number.isNaN(value) ? 0 : shade(value)], 4 * ((height - 1 - band) * width + t));
+  }));
+  canvas.getContext("2d").putImageData(picture, 0, 0);
+  return canvas;
+}
+
+// The same as part of an SVG, from the time 0 on.
+export function bandsImage(window, clock_hz, x, y, height) {
+  const columns = window.values[0].map((_, c) => channel(window, c));
+  const href = spectrogram(columns).toDataURL();
+  return svg("image", { href, x: x(0), y, width: x(window.values.length / clock_hz) - x(0), height, preserveAspectRatio: "none", class: "bands" });
+}
+
 // Times are in seconds, or in samples where the rate is not known (null).
 export const clock = ({ rate_hz }) => rate_hz ?? 1;
 export const unit = ({ rate_hz }) => rate_hz === null ? "samples" : "s";

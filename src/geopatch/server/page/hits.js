@@ -1,6 +1,6 @@
 // The hits as small multiples, each drawn over the query.
 
-import { chanceText, channel, clock, duration, element, median, path, range, scale, span, svg } from "/page/draw.js";
+import { bandsImage, chanceText, channel, clock, duration, element, isSound, median, path, range, scale, span, svg } from "/page/draw.js";
 
 const WIDTH = 240, HEIGHT = 96;
 const CHANCE = "How many windows of a gallery of this size would be as near by chance";
@@ -19,6 +19,10 @@ function picture(query, { segment, window }, c) {
   const x = scale(0, longest, 2, WIDTH - 2);
   const y = scale(...range(...centred.filter(Boolean)), HEIGHT - 4, 4);
   const drawn = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  if (isSound(hit.channels)) {
+    drawn.append(bandsImage(hit, aligned ? clock(hit) * duration(hit) / duration(query) : clock(hit), x, 2, HEIGHT - 4));
+    return drawn;
+  }
   if (query) drawn.append(svg("path", { class: "line-query", d: path(centred[0], clock(query), x, y) }));
   const rate = aligned ? clock(hit) * duration(hit) / duration(query) : clock(hit);
   drawn.append(svg("path", { class: "line-hit", d: path(centred[1], rate, x, y) }));

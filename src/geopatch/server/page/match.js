@@ -1,6 +1,6 @@
 // One hit explained: the query above, the hit below, and ribbons between the patches that match.
 
-import { chanceText, channel, clock, duration, element, hue, path, range, scale, span, svg, time, unit } from "/page/draw.js";
+import { bandsImage, chanceText, channel, clock, duration, element, hue, isSound, path, range, scale, span, svg, time, unit } from "/page/draw.js";
 
 const LINE = 110, BETWEEN = 110, LEFT = 8, PATH_BANDS = 40;
 
@@ -49,7 +49,8 @@ function figure(query, hit, ribbons, c, width) {
       const at = x(mark / clock(window));
       if (mark >= 0 && mark < window.values.length) drawn.append(svg("line", { class: "anchor", x1: at, x2: at, y1: y, y2: y + LINE }));
     }
-    drawn.append(svg("path", { class: "line-strong", d: path(values, clock(window), x, scale(...range(values), y + LINE - 8, y + 8)) }));
+    if (isSound(window.channels)) drawn.append(bandsImage(window, clock(window), x, y + 4, LINE - 8));
+    else drawn.append(svg("path", { class: "line-strong", d: path(values, clock(window), x, scale(...range(values), y + LINE - 8, y + 8)) }));
   }
   drawn.append(svg("text", { x: LEFT, y: 13 }, "query"), svg("text", { x: LEFT, y: height - 6 }, "hit"));
   drawn.append(svg("text", { x: width - LEFT, y: height - 6, "text-anchor": "end" }, `${time(longest)} ${unit(hit)}`));

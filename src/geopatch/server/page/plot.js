@@ -1,7 +1,7 @@
 // The signal with the marked span: a large plot to mark it on, and an overview below to move about in.
 // uPlot draws series of this length quickly; each channel has a lane of its own.
 
-import { clock } from "/page/draw.js";
+import { clock, isSound, spectrogram } from "/page/draw.js";
 
 const CLICK_PX = 4, DETAIL_DELAY_MS = 120, LABEL_PX = 44;
 
@@ -78,6 +78,7 @@ export class QueryPlot {
     this.last = signal.stop_s;
     this.lanes = lanesOf(signal.columns);
     this.data = series(signal, this.lanes);
+    this.image = isSound(signal.channels) ? spectrogram(signal.columns) : null;
     this.detail = null;
     const start = span ? span[0] : this.first;
     this.view = [this.first, this.first];
@@ -106,7 +107,7 @@ export class QueryPlot {
   draw() {
     const colours = [css("--query"), css("--right"), css("--wrong"), css("--soft")];
     const lines = width => [{}, ...this.signal.columns.map((_, c) => ({
-      stroke: colours[c % colours.length], width, points: { show: false }, spanGaps: false,
+      stroke: colours[c % colours.length], width, points: { show: false }, spanGaps: false, show: !this.image,
     }))];
     const axis = { stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui", size: 28 };
     const shared = { legend: { show: false }, padding: [4, 0, 0, 0] };
@@ -123,7 +124,7 @@ export class QueryPlot {
       scales: { x: { time: false, range: () => this.view }, y: { range: [0, 1] } },
       axes: [{ ...axis, values: (_, ticks) => ticks.map(label) }, { show: false }],
       cursor: { y: false, points: { show: false }, bind },
-      hooks: { draw: [plot => this.select(plot, this.span)] },
+      hooks: { drawClear: [plot => this.paint(plot)], draw: [plot => this.select(plot, this.span)] },
     }, this.data, this.place);
     this.overview = new uPlot({
       ...shared, series: lines(0.8),
@@ -131,7 +132,7 @@ export class QueryPlot {
       scales: { x: { time: false, range: [this.first, this.last] }, y: { range: [0, 1] } },
       axes: [{ show: false }, { show: false }],
       cursor: { show: false, bind },
-      hooks: { draw: [plot => this.select(plot, this.view)] },
+      hooks: { drawClear: [plot => this.paint(plot)], draw: [plot => this.select(plot, this.view)] },
     }, this.data, this.below);
     this.listen(this.main, this.overview);
     this.name();
@@ -155,8 +156,22 @@ export class QueryPlot {
     });
   }
 
+  // Bands of sound lie under everything else.
+  paint(plot) {
+    if (!this.image) return;
+    const { left, top, width, height } = plot.bbox;
+    const [from, to] = [this.first, this.last].map(at => plot.valToPos(at, "x", true));
+    plot.ctx.save();
+    plot.ctx.beginPath();
+    plot.ctx.rect(left, top, width, height);
+    plot.ctx.clip();
+    plot.ctx.drawImage(this.image, from, top, to - from, height);
+    plot.ctx.restore();
+  }
+
   name() {
     this.signal.columns.forEach((_, c) => {
+      if (this.image) return;
       const name = this.signal.channels[c] || (this.signal.columns.length > 1 ? `channel ${c}` : "");
       if (!name) return;
       const label = document.createElement("span");
