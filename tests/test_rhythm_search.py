@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 from geopatch import Gallery, GeoPatch, Signal
 from geopatch.config import ModelConfig
@@ -15,6 +17,7 @@ from geopatch.data.front_end import FrontEnd
 from geopatch.errors import ConfigError
 from geopatch.kernels import fitting
 from geopatch.search import SearchOptions, Span
+from geopatch.server.app import create_app
 from geopatch.train import rhythm_choice
 
 RATE_HZ, LENGTH = 50.0, 64
@@ -76,6 +79,31 @@ def test_a_stored_gallery_answers_as_the_model_in_memory(model: GeoPatch, galler
         assert [hit.score for hit in by_id] == pytest.approx([hit.score for hit in by_signal], abs=1e-5)
         if clock is None:
             assert [hit.cosine for hit in by_id] == pytest.approx([cosine[hit.id] for hit in by_id], abs=1e-5)
+
+
+@pytest.mark.parametrize("clock", [None, 0.0, 0.3])
+def test_a_server_answers_as_the_gallery_does(model: GeoPatch, gallery: Gallery, clock: float | None) -> None:
+    """By id, by span and by a signal with its marks, those round it as well."""
+    asking = windows()[3]
+    assert asking.anchors is not None
+    stop_s = asking.start_s + LENGTH / RATE_HZ
+    signal = {"values": asking.values.tolist(), "rate_hz": RATE_HZ, "anchors": asking.anchors.tolist()}
+    span = {"record": "a", "start_s": asking.start_s, "stop_s": stop_s}
+    queries: list[tuple[dict[str, Any], str | Span | Signal]] = [
+        ({"id": asking.id}, asking.id),
+        (span, Span("a", asking.start_s, stop_s)),
+        ({"signal": signal}, Signal.from_array(asking.values, "query", RATE_HZ, anchors=asking.anchors)),
+    ]
+    reader = Gallery.open(gallery.info().place, model=model, read_only=True)
+    with TestClient(create_app(reader), base_url="http://127.0.0.1", client=("127.0.0.1", 5000)) as client:
+        for query, plain in queries:
+            body = {"query": query, "k": 4, "scorer": "fused", "clock": clock}
+            answer = client.post("/api/search", json=body)
+            assert answer.status_code == 200, answer.text
+            hits = gallery.search(plain, k=4, scorer="fused", clock=clock)
+            assert [hit["id"] for hit in answer.json()["hits"]] == [hit.id for hit in hits]
+            scores = [hit["score"] for hit in answer.json()["hits"]]
+            assert scores == pytest.approx([hit.score for hit in hits], abs=1e-5)
 
 
 def test_a_span_between_windows_keeps_its_surroundings(gallery: Gallery) -> None:
