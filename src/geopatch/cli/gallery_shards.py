@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("place")
 @click.option("--add", "added", multiple=True, metavar="ADDRESS",
               help="A further server, postgresql://user@host:5432/database; replicas as further hosts. "
-              "May be given again.")  # fmt: skip
+              "May be repeated.")  # fmt: skip
 @click.option("--remove", "removed", metavar="NAME", help="Move all windows away from this shard, and forget it.")
 @options.as_json
 def command(place: str, added: Sequence[str], removed: str | None, as_json: bool) -> None:

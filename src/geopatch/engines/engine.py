@@ -156,7 +156,7 @@ class Info:
     created, changed : str, default=""
         When it was made, and when something in it was last changed, as ISO 8601 has it; empty where that is not known.
     replicas : tuple of Replica, default=()
-        The servers that follow the one that was asked.
+        The servers that follow this one.
     shards : tuple of ShardInfo, default=()
         The servers that the entries are spread over; none where they are in one place.
     """

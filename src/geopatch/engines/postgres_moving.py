@@ -1,4 +1,4 @@
-"""Shards of a gallery given, taken away, and their entries spread evenly while others search.
+"""Shards of a gallery added and removed, and their entries spread evenly while others search.
 
 Buckets move a few together: their rows are copied while they are hidden in the new place, then the coordinator says in
 one change that they belong there, and then they are removed from the old place. That change waits for all who read by
@@ -30,7 +30,7 @@ from geopatch.engines.postgres_shards import Sharded
 from geopatch.engines.postgres_sql import Address, connect, has_shards, one_line_errors, take_lock
 from geopatch.errors import ExistsError, GalleryError, NotFoundError
 
-OLDEST = 180000  # the planner of an older one cannot be told how large a foreign table is
+OLDEST = 180000  # an older one has no function that says how large a foreign table is
 MOVED_TOGETHER = 5_000  # windows, about; more than one bucket only where these are small
 Moving = Callable[[int, int], None]  # buckets moved so far, of how many
 Owners = Mapping[str, Sequence[int]]  # by the name of a shard, its buckets

@@ -122,7 +122,7 @@ class Address:
 
 
 def create_tables(connection: Any, place: Address) -> None:
-    """The empty tables of a gallery; where shards were given for this place, they are there already."""
+    """The empty tables of a gallery; where this place has shards, they are there already."""
     prepared = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (place.prepared,)).fetchall()
     if prepared:
         connection.execute(f"ALTER SCHEMA {place.prepared} RENAME TO {place.schema}")

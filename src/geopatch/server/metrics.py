@@ -50,7 +50,7 @@ class Metrics:
         Gauge(name, help, registry=self.registry).set_function(value)
 
     def watch_shards(self, shards: Callable[[], Sequence[ShardInfo]]) -> None:
-        """The state of each shard, asked for at each request for the metrics."""
+        """The state of each shard, looked up at each request for the metrics."""
         self.registry.register(ShardCollector(shards))
 
     def request(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
@@ -88,7 +88,7 @@ class ShardCollector(Collector):
         self._shards = shards
 
     def describe(self) -> list[Metric]:
-        """None: else the shards would be asked when this is registered."""
+        """None: else each shard would be queried when this is registered."""
         return []
 
     def collect(self) -> Iterator[Metric]:
